@@ -63,19 +63,16 @@ func (s *Store) Campaign(ctx context.Context, holder string) (*Leader, error) {
 // challenge looks at the leader row and takes it over when it is free, or when
 // silent and still as it was last seen.
 func (s *Store) challenge(ctx context.Context, holder string, seen beat, silent bool) (*Leader, beat, error) {
-	if _, err := s.leaderPool.Exec(ctx, `insert into leader (id, epoch, holder, beat) values (1, 0, '', 0) on conflict (id) do nothing`); err != nil {
-		return nil, beat{}, err
-	}
 	var now beat
-	err := s.leaderPool.QueryRow(ctx, `select epoch, beat, holder from leader where id = 1`).Scan(&now.epoch, &now.count, &now.holder)
+	err := s.leaderPool.QueryRow(ctx, `select epoch, beat, holder from leader`).Scan(&now.epoch, &now.count, &now.holder)
 	if err != nil {
 		return nil, beat{}, err
 	}
 	if now.holder != "" && (!silent || now != seen) {
 		return nil, now, nil
 	}
-	tag, err := s.leaderPool.Exec(ctx, `update leader set epoch = epoch + 1, holder = $1, beat = 0
-		where id = 1 and epoch = $2 and beat = $3`, holder, now.epoch, now.count)
+	tag, err := s.leaderPool.Exec(ctx, `update leader set epoch = epoch + 1, holder = $1, beat = 0, since = $4
+		where epoch = $2 and beat = $3`, holder, now.epoch, now.count, s.Real())
 	if err != nil || tag.RowsAffected() == 0 {
 		return nil, now, err
 	}
@@ -105,12 +102,12 @@ func (l *Leader) Hold(ctx context.Context) error {
 
 // beat counts once, which keeps other servers from taking over for 3 s.
 func (l *Leader) beat(ctx context.Context) error {
-	return l.fencedExec(ctx, "beat", `update leader set beat = beat + 1 where id = 1 and epoch = $1`)
+	return l.fencedExec(ctx, "beat", `update leader set beat = beat + 1 where epoch = $1`)
 }
 
 // resign lets the next server lead without waiting.
 func (l *Leader) resign(ctx context.Context) error {
-	return l.fencedExec(ctx, "resign", `update leader set holder = '', beat = beat + 1 where id = 1 and epoch = $1`)
+	return l.fencedExec(ctx, "resign", `update leader set holder = '', beat = beat + 1 where epoch = $1`)
 }
 
 func (l *Leader) fencedExec(ctx context.Context, name, sql string) error {
@@ -130,7 +127,7 @@ func (l *Leader) inLeaderTx(ctx context.Context, name string, fn func(*Tx) error
 	opt := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 	return l.store.run(ctx, l.store.leaderPool, name, opt, func(tx *Tx) error {
 		var one int
-		err := tx.QueryRow(ctx, `select 1 from leader where id = 1 and epoch = $1 for share`, l.epoch).Scan(&one)
+		err := tx.QueryRow(ctx, `select 1 from leader where epoch = $1 for share`, l.epoch).Scan(&one)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrFenced
 		}

@@ -24,8 +24,8 @@ func once[T any](ctx context.Context, tx *Tx, actor ledger.PersonID, key string,
 	}
 	hash := sha256.Sum256(text)
 	// A second sender of the key waits here until the first has committed.
-	tag, err := tx.Exec(ctx, `insert into command_keys (actor, key, content_hash, result) values ($1, $2, $3, 'null')
-		on conflict (actor, key) do nothing`, actor, key, hash[:])
+	tag, err := tx.Exec(ctx, `insert into command_keys (actor_id, key, content_hash, result, at) values ($1, $2, $3, 'null', $4)
+		on conflict (actor_id, key) do nothing`, actor, key, hash[:], tx.Now)
 	if err != nil {
 		return none, err
 	}
@@ -38,7 +38,7 @@ func once[T any](ctx context.Context, tx *Tx, actor ledger.PersonID, key string,
 	if text, err = json.Marshal(result); err != nil {
 		return none, fmt.Errorf("result of command %s: %w", key, err)
 	}
-	_, err = tx.Exec(ctx, `update command_keys set result = $3 where actor = $1 and key = $2`, actor, key, text)
+	_, err = tx.Exec(ctx, `update command_keys set result = $3 where actor_id = $1 and key = $2`, actor, key, text)
 	return result, err
 }
 
@@ -46,7 +46,7 @@ func once[T any](ctx context.Context, tx *Tx, actor ledger.PersonID, key string,
 func firstResult[T any](ctx context.Context, tx *Tx, actor ledger.PersonID, key string, hash [32]byte) (T, error) {
 	var result, none T
 	var known, text []byte
-	err := tx.QueryRow(ctx, `select content_hash, result::text from command_keys where actor = $1 and key = $2`, actor, key).
+	err := tx.QueryRow(ctx, `select content_hash, result::text from command_keys where actor_id = $1 and key = $2`, actor, key).
 		Scan(&known, &text)
 	if err != nil {
 		return none, err

@@ -74,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.pool.Close()
 		return nil, err
 	}
-	if err := s.checkRole(ctx); err != nil {
+	if err := errors.Join(s.checkRole(ctx), s.resumeTimeline(ctx)); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -165,5 +165,16 @@ func (s *Store) checkRole(ctx context.Context) error {
 	if super || user != migrations.AppRole {
 		return fmt.Errorf("store: open: connected as %s (superuser: %t), but the server only runs as the plain role %s", user, super, migrations.AppRole)
 	}
+	return nil
+}
+
+// resumeTimeline begins at the last instant the dispatcher recorded, should the
+// machine's clock have been set back since.
+func (s *Store) resumeTimeline(ctx context.Context) error {
+	var last ledger.Instant
+	if err := s.pool.QueryRow(ctx, `select last_instant from dispatcher`).Scan(&last); err != nil {
+		return fmt.Errorf("store: open: %w", err)
+	}
+	s.last.Store(int64(last))
 	return nil
 }
