@@ -121,6 +121,8 @@ create table pools (
   node_cpu_milli bigint not null check (node_cpu_milli > 0),
   node_ram_mib   bigint not null check (node_ram_mib > 0),
   node_hbm_mib   bigint not null default 0,               -- per device
+  frozen_at  timestamptz,                                  -- storm: nothing new is placed, nothing counts as lost
+  frozen_why text not null default '',
   created_at timestamptz not null
 );
 create table enrol_tokens (
@@ -146,9 +148,12 @@ create table nodes (
   enrolled_at timestamptz not null,
   -- liveness is real time, written by heartbeats
   heartbeat_at timestamptz,
-  health     text not null default 'healthy' check (health in ('healthy', 'suspect', 'draining', 'faulted', 'lost')),
+  health     text not null default 'healthy' check (health in ('healthy', 'suspect', 'lost')),
   health_since timestamptz not null,
   health_why text not null default '',
+  drain      text not null default '' check (drain in ('', 'soft', 'hard')), -- asked for by an operator
+  drain_since timestamptz,
+  drain_why  text not null default '',
   drain_by   bigint references persons,
   orders     bigint not null default 0,                    -- version of the node's desired state; agents poll for a newer one
   retired_at timestamptz
@@ -367,15 +372,21 @@ create table jobs (
   finished_at timestamptz,
   exit_code   int,
   exit_signal int,
+  result      text not null default '',                    -- scheduler.Result of a job that is over
   attempts    int not null default 0,
-  charged     bigint not null default 0,                   -- over all attempts, net of credits
-  reason      jsonb,                                       -- scheduler.Reason of the last cycle that looked
-  reason_at   timestamptz
+  charged     bigint not null default 0                    -- over all attempts, net of credits
 );
 create index jobs_pending on jobs (pool_id, project_id, urgency desc, queue_seq, id) where state = 'pending';
 create index jobs_project on jobs (project_id, id desc);
 create index jobs_member on jobs (member_id, id desc);
 create index jobs_state on jobs (state, id desc);
+-- scheduler.Reason of the last cycle that looked. Every cycle derives it anew, so
+-- it need not survive a crash.
+create unlogged table job_reasons (
+  job_id bigint primary key,
+  reason jsonb not null,
+  at     timestamptz not null
+);
 -- Never read by snapshots, audit or exports.
 create table job_commands (
   job_id      bigint primary key references jobs,
@@ -393,31 +404,35 @@ create table attempts (
   pool_id     bigint not null references pools,
   fence       bigint not null default nextval('fence_seq'),
   phase       text not null check (phase in ('nominated', 'starting', 'running', 'ending', 'closed')),
-  funded      boolean not null,                            -- as started
-  milli_gpu   bigint not null,
+  funded      boolean not null,                            -- charged to a budget now; false once money ended
+  milli_gpu   bigint not null,                             -- charged, whole gang
+  occupied_milli bigint not null,                          -- the devices it owns, whole gang
   rate_ppm    bigint not null,
   min_ms      bigint not null,                             -- 0 when started unfunded
   since       timestamptz not null,                        -- nominated or leased
+  leased_at   timestamptz,
   started_at  timestamptz,                                 -- first claim: start of record
-  protected_until timestamptz,
+  protected_until timestamptz,                             -- latest member's claim + minimum
+  funded_ms   bigint not null default 0,                   -- money ended at this elapsed time
   hold_until_ms bigint not null default 0,
-  unfunded_from_ms bigint,                                 -- money ended at this elapsed time
   charged_ms  bigint not null default 0,                   -- charged_until, elapsed
-  charged     bigint not null default 0,                   -- units, gross
-  credited    bigint not null default 0,
-  overrun     bigint not null default 0,
   proven_ms   bigint not null default 0,
+  prior       bigint not null default 0,                   -- charged to the job by earlier attempts
+  charged     bigint not null default 0,                   -- units, gross
+  credited    bigint not null default 0,                   -- units of charged, given back
+  credit_from_ms bigint not null default 0,
+  credit_to_ms bigint not null default 0,
   stop_asked_at timestamptz,                               -- signalled
   stop_rule   text not null default '',
+  stop_ms     bigint not null default 0,                   -- elapsed up to which a stopped attempt pays
   stop_by_job bigint,                                      -- the preemptor
   stop_facts  jsonb,                                       -- scheduler.Evict: the numbers that decided
   checkpoint_at timestamptz,
   ended_at    timestamptz,
   elapsed_ms  bigint,                                      -- final
-  ending_ms   bigint not null default 0,                   -- of it after the signal, charged 0
   exit_code   int,
   exit_signal int,
-  cause       text not null default '',                    -- finished, preempted, cancelled, lost, max-runtime, money, cut-off, refused
+  cause       text not null default '',                    -- finished, failed, preempted, cancelled, lost, timeout, funds, refused …
   start_facts jsonb,                                       -- scheduler.Start's path and rank
   constraint attempts_job_key unique (job_id, n)
 );
@@ -431,16 +446,23 @@ create table placements (
   gpu_milli  bigint not null,
   cpu_milli  bigint not null,
   ram_mib    bigint not null,
+  launcher   text not null default '',                     -- who claimed: the same one asking again gets the same answer
   claimed_at timestamptz,
-  elapsed_ms bigint not null default 0,                    -- last proven, business
-  term_ms    bigint,                                       -- elapsed at the server-ordered SIGTERM
+  elapsed_ms bigint not null default 0,                    -- last proven, business, since this member's claim
+  term_ms    bigint not null default 0,                    -- elapsed at the server-ordered SIGTERM; 0 = never
+  ended      boolean not null default false,
   ended_at   timestamptz,
-  exit_code  int,
-  exit_signal int,
+  exit_code  int not null default 0,
+  exit_signal int not null default 0,
+  stopped    boolean not null default false,               -- ended after the server's SIGTERM
+  lost       boolean not null default false,
+  detail     text not null default '',                     -- the agent's sentence about the end
   flagged    text not null default '',                     -- e.g. a claim longer than the server saw
+  log_next   bigint not null default 0,                    -- output bytes taken so far
+  log_cut    bigint not null default 0,                    -- of them no longer kept, after the head
   primary key (attempt_id, rank)
 );
-create index placements_node on placements (node_id) where ended_at is null;
+create index placements_node on placements (node_id) where not ended;
 create table hold_pieces (
   attempt_id bigint not null references attempts,
   n          int not null,
@@ -458,12 +480,11 @@ create table usage_segments (
   project_id bigint not null references groups,
   pool_id    bigint not null references pools,
   member_id  bigint not null,
-  class      text not null check (class in ('starting', 'funded', 'unfunded', 'ending')),
-  milli_gpu  bigint not null,
+  class      text not null check (class in ('starting', 'funded', 'unfunded', 'ending', 'credited')),
+  milli_gpu  bigint not null,                              -- as charged: what standings count
+  occupied_milli bigint not null,                          -- devices owned
   first      timestamptz not null,
   last       timestamptz not null,
-  charged    bigint not null default 0,
-  credited   boolean not null default false,               -- leaves fair-share usage
   constraint usage_segments_order check (first < last)
 );
 create index usage_segments_window on usage_segments (pool_id, last) where class in ('funded', 'unfunded');
@@ -510,7 +531,7 @@ create table dispatcher (
 );
 insert into dispatcher (one) values (true);
 -- The last plan's standings per pool: the very numbers the queue was sorted by.
-create table standings (
+create unlogged table standings (
   pool_id    bigint not null references pools,
   group_id   bigint not null references groups,
   usage      bigint not null,
