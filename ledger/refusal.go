@@ -38,3 +38,32 @@ func (rs Refusals) Error() string {
 	}
 	return s
 }
+
+// Status is the HTTP status of a kind.
+func (k Kind) Status() int {
+	switch k {
+	case Invalid:
+		return 422
+	case Denied:
+		return 403
+	case Missing:
+		return 404
+	case Conflict, Short:
+		return 409
+	case Unavailable:
+		return 503
+	}
+	return 500
+}
+
+// refuse makes a refusal; facts are name-value pairs.
+func refuse(kind Kind, code, field, detail string, facts ...string) *Refusal {
+	r := &Refusal{Kind: kind, Code: code, Field: field, Detail: detail}
+	for i := 0; i+1 < len(facts); i += 2 {
+		if r.Facts == nil {
+			r.Facts = map[string]string{}
+		}
+		r.Facts[facts[i]] = facts[i+1]
+	}
+	return r
+}
