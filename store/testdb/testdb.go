@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -30,6 +31,7 @@ type cluster struct {
 	server *embedpg.Server
 	mu     sync.Mutex // one copy at a time: they lock the template
 	admin  *pgx.Conn
+	alive  io.Closer // the reaper's pipe: closed, also by the garbage collector, it ends the server
 	count  atomic.Int64
 }
 
@@ -116,7 +118,8 @@ func start() (*cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := reap(server.Pid(), dir); err != nil {
+	alive, err := reap(server.Pid(), dir)
+	if err != nil {
 		return nil, errors.Join(err, server.Stop(), os.RemoveAll(dir))
 	}
 	if err := server.CreateDatabase(ctx, template); err != nil {
@@ -129,21 +132,22 @@ func start() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{server: server, admin: admin}, nil
+	return &cluster{server: server, admin: admin, alive: alive}, nil
 }
 
 // reap leaves a small process that reads from a pipe this process holds open:
 // however the tests end, it then stops the server and removes its folder.
-func reap(pid int, dir string) error {
+func reap(pid int, dir string) (io.Closer, error) {
 	const script = `cat >/dev/null; kill -INT "$1" 2>/dev/null
 		i=0; while kill -0 "$1" 2>/dev/null && [ $i -lt 50 ]; do sleep 0.1; i=$((i+1)); done
 		kill -KILL "$1" 2>/dev/null; rm -rf "$2"`
 	cmd := exec.Command("sh", "-c", script, "reap", strconv.Itoa(pid), dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is not for it
-	if _, err := cmd.StdinPipe(); err != nil {
-		return err
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
 	}
-	return cmd.Start()
+	return pipe, cmd.Start()
 }
 
 // Clock is a clock that only the test moves. It starts on 2026-10-05 at 08:00
