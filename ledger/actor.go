@@ -38,6 +38,7 @@ type Actor struct {
 	Person       PersonID
 	Name         string
 	Grants       []Grant
+	Token        int64   // id of the API token, 0: a signed-in person
 	TokenProject GroupID // 0: not a token
 	TokenPath    string
 }

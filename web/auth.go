@@ -73,7 +73,9 @@ func (p *provider) client() *http.Client { return &http.Client{Timeout: 10 * tim
 // try is one sign-in under way: what the callback must bring back.
 type try struct{ state, nonce, verifier, next string }
 
-func (t try) String() string { return strings.Join([]string{t.state, t.nonce, t.verifier, t.next}, "\n") }
+func (t try) String() string {
+	return strings.Join([]string{t.state, t.nonce, t.verifier, t.next}, "\n")
+}
 
 func parseTry(s string) (try, bool) {
 	part := strings.SplitN(s, "\n", 4)

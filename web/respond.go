@@ -157,8 +157,11 @@ func factsOf(f *ledger.Refusal) []view.Fact {
 }
 
 // isAPI tells programs from people: programs get problem+json.
-func isAPI(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/agent/")
+func isAPI(r *http.Request) bool { return isProgram(r.URL.Path) }
+
+// isProgram says that a path or pattern is for programs.
+func isProgram(path string) bool {
+	return strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/agent/")
 }
 
 // problemOf is the RFC 9457 answer for refusals, or for a fault when there are none.

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+
+	"tranche/ledger"
+	"tranche/web/view"
+)
+
+// scope says where in the tree a route's verb must be allowed.
+type scope int8
+
+const (
+	open      scope = iota // nobody needs to be signed in; the handler checks what it must
+	signedIn               // any signed-in person; the handler or the store looks closer
+	anywhere               // the verb is allowed at some path of the actor; the store checks the exact one
+	atRoot                 // at the root
+	atGroup                // at the group {id}
+	atRequest              // at the project or program of the request {id}
+)
+
+// route is one line of the list: what is asked, who may ask, who answers.
+type route struct {
+	method  string
+	pattern string
+	verb    ledger.Verb
+	scope   scope
+	handler func(http.ResponseWriter, *http.Request) error
+}
+
+// routes is the one list of everything that is served (besides static files).
+// Store methods check the verb again inside their transaction.
+func (s *server) routes() []route {
+	const get, post = http.MethodGet, http.MethodPost
+	return []route{
+		{get, "/healthz", "", open, s.healthz},
+		{get, "/readyz", "", open, s.readyz},
+
+		{get, view.SignInURL, "", open, s.signIn},
+		{get, view.SignInOIDCURL, "", open, s.signInOIDC},
+		{post, view.SignInDevURL, "", open, s.signInDev},
+		{get, callbackURL, "", open, s.signInCallback},
+		{post, view.SignOutURL, "", open, s.signOut},
+	}
+}
+
+// guard finds the actor, asks whether they may, runs the handler and answers its error.
+func (s *server) guard(rt route) http.Handler {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rt.scope != open {
+			actor, err := s.resolve(r)
+			if errors.Is(err, errAnonymous) {
+				s.askToSignIn(w, r)
+				return
+			}
+			if err != nil {
+				s.fail(w, r, err)
+				return
+			}
+			visitOf(r.Context()).person = int64(actor.Person)
+			r = r.WithContext(context.WithValue(r.Context(), actorKey{}, actor))
+			if err := s.allowed(r, rt, actor); err != nil {
+				s.fail(w, r, err)
+				return
+			}
+		}
+		if err := rt.handler(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+	if !usesSession(rt.pattern) {
+		return h
+	}
+	return s.sessions.LoadAndSave(h)
+}
+
+// usesSession tells pages from what programs and probes ask for.
+func usesSession(pattern string) bool {
+	switch pattern {
+	case "/healthz", "/readyz":
+		return false
+	}
+	return !isProgram(pattern)
+}
+
+// askToSignIn sends people to the sign-in page and tells programs what they lack.
+func (s *server) askToSignIn(w http.ResponseWriter, r *http.Request) {
+	if isAPI(r) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		p := problemOf(ledger.Refusals{{Kind: ledger.Denied, Code: "token.needed",
+			Detail: "Send an API token as a bearer token; make one under Tokens."}}, visitOf(r.Context()).id)
+		p.Status = http.StatusUnauthorized
+		writeProblem(w, p)
+		return
+	}
+	to := view.SignInURL
+	if r.Method == http.MethodGet && r.URL.Path != view.HomeURL {
+		to += "?next=" + url.QueryEscape(r.URL.RequestURI())
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// allowed asks the one table of verbs at the place the route is about.
+func (s *server) allowed(r *http.Request, rt route, actor ledger.Actor) error {
+	now := s.store.Now()
+	var path string
+	switch rt.scope {
+	case open, signedIn:
+		return nil
+	case anywhere:
+		if mayAnywhere(actor, rt.verb, now) {
+			return nil
+		}
+		return &ledger.Refusal{Kind: ledger.Denied, Code: "actor.denied",
+			Detail: "None of your roles allows this. Ask who leads your project, or an admin."}
+	case atRoot:
+		root, err := s.store.Root(r.Context())
+		if err != nil {
+			return err
+		}
+		path = root.Path
+	case atGroup:
+		group, err := s.store.Group(r.Context(), ledger.GroupID(pathID(r)))
+		if err != nil {
+			return err
+		}
+		path = group.Path
+	}
+	if refusal := actor.May(rt.verb, path, now); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
+// mayAnywhere says whether some grant of the actor allows the verb where it is held.
+func mayAnywhere(actor ledger.Actor, verb ledger.Verb, now ledger.Instant) bool {
+	for _, g := range actor.Grants {
+		if actor.MayOwn(verb, g.Path, actor.Person, now) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// pathID is the number in the route's {id}; 0, which nothing has, when it is none.
+func pathID(r *http.Request) int64 {
+	id, err := strconv.ParseInt(chi.URLParam(r, "id"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return id
+}
+
+// healthz says that the process answers.
+func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// readyz says that the database answers too.
+func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
+	if err := s.store.Pool().Ping(r.Context()); err != nil {
+		s.log.WarnContext(r.Context(), "not ready", "cause", err)
+		return writeJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "the database does not answer"})
+	}
+	return writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
