@@ -164,7 +164,8 @@ const (
 	CauseStopped      = "stopped"       // ended after the server's stop
 	CauseRefused      = "claim_refused" // never started
 	CauseWithdrawn    = "withdrawn"     // stopped before its claim; never started
-	CauseStartFailed  = "start_failed"  // claimed, but the command could not be started
+	CauseStartFailed  = "start_failed"  // claimed or not, the command could not be started
+	CauseNoUser       = "no_local_user" // this node has no unprivileged user to run it as; never started
 	CauseLauncherLost = "launcher_lost" // the launcher died without an end record
 	CauseRebooted     = "node_rebooted" // the node restarted under it
 	CauseUnknown      = "unknown_here"  // ordered to run, but this node has no trace of it
@@ -183,8 +184,8 @@ type EndedReport struct {
 	// ElapsedUS is real boot-clock µs from the accepted claim to the moment the
 	// whole process group was gone.
 	ElapsedUS int64 `json:"elapsed_us"`
-	// TermUS is the elapsed at which the server-ordered SIGTERM was delivered,
-	// 0 when none was.
+	// TermUS is the elapsed at which the server-ordered stop reached the command
+	// (checkpoint hook or SIGTERM, the start of grace), 0 when there was none.
 	TermUS   int64  `json:"term_us"`
 	StopKind string `json:"stop_kind,omitempty"`
 	Cause    string `json:"cause"`
@@ -197,7 +198,8 @@ type EndedReply struct {
 	Superseded bool `json:"superseded,omitempty"`
 }
 
-// LogChunk carries output of one attempt's part from Offset on.
+// LogChunk carries output of one attempt's part from Offset on. An empty one
+// asks how much the server has.
 type LogChunk struct {
 	Attempt ledger.AttemptID `json:"attempt"`
 	Rank    int              `json:"rank"`
