@@ -32,8 +32,8 @@ type Grant struct {
 	Until Instant
 }
 
-// Actor is the person behind a command. With an API token its project bounds
-// everything: nothing outside TokenPath is allowed, whatever the person's roles.
+// Actor is the person behind a command. With an API token its project bounds the
+// person's roles: outside TokenPath none of them counts.
 type Actor struct {
 	Person       PersonID
 	Name         string
@@ -150,11 +150,11 @@ func (a Actor) MayOwn(verb Verb, path string, owner PersonID, now Instant) *Refu
 		return refuse(Denied, "actor.unknown_verb", "", "Nobody may do this.", "verb", string(verb))
 	}
 	row := permissions[i]
-	if a.TokenProject != 0 && !Covers(a.TokenPath, path) {
-		return refuse(Denied, "actor.token_project", "", "This token is for "+a.TokenPath+" only.", "verb", string(verb), "path", path)
-	}
 	if a.Person != 0 && slices.Contains(row.any, everyone) {
 		return nil
+	}
+	if a.TokenProject != 0 && !Covers(a.TokenPath, path) {
+		return refuse(Denied, "actor.token_project", "", "This token is for "+a.TokenPath+" only.", "verb", string(verb), "path", path)
 	}
 	mine := owner != 0 && owner == a.Person
 	for _, g := range a.Grants {

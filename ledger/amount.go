@@ -137,7 +137,10 @@ func (a Amount) Hours() string {
 		cents++
 	}
 	if cents == 0 && a != 0 {
-		return map[bool]string{true: ">−0.01", false: "<0.01"}[a < 0]
+		if a < 0 {
+			return ">−0.01"
+		}
+		return "<0.01"
 	}
 	out := sign + groupThousands(strconv.FormatUint(cents/100, 10))
 	if frac := cents % 100; frac != 0 {
@@ -154,16 +157,15 @@ func (a Amount) Exact() string {
 	if a < 0 {
 		size, sign = -size, "-"
 	}
-	// units ÷ 3.6e6 in steps of 1e-7 is units · 25 / 9.
-	hi, lo := bits.Mul64(size, 25)
-	steps, rem := bits.Div64(hi, lo, 9)
-	if rem*2 >= 9 {
+	// A remainder of n units is n · 25 / 9 steps of 1e-7 hours.
+	whole, rest := size/uint64(GPUHour), size%uint64(GPUHour)*25
+	steps := rest / 9
+	if rest%9*2 >= 9 {
 		steps++
 	}
-	const scale = 10_000_000
-	out := sign + strconv.FormatUint(steps/scale, 10)
-	if frac := steps % scale; frac != 0 {
-		out += "." + strings.TrimRight(padLeft(frac, 7), "0")
+	out := sign + strconv.FormatUint(whole, 10)
+	if steps != 0 {
+		out += "." + strings.TrimRight(padLeft(steps, 7), "0")
 	}
 	return out
 }
@@ -277,7 +279,7 @@ func clip(s string, most int) string {
 // "3 h 20 min", "2 d 4 h", "45 s", "250 ms".
 func FormatMillis(ms int64) string {
 	if ms < 0 {
-		return "−" + FormatMillis(-ms)
+		return "−" + FormatMillis(-max(ms, -math.MaxInt64))
 	}
 	if ms > 0 && ms < 1000 {
 		return strconv.FormatInt(ms, 10) + " ms"

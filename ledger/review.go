@@ -128,8 +128,10 @@ func award(in ReviewInput, next Request) (ReviewResult, *Refusal) {
 			return ReviewResult{}, r
 		}
 		next.Lines[i].Awarded = a.Amount
-		lot := Lot{ID: lotID(in.Lots, a.Pool), Project: next.Project, Pool: a.Pool, Period: next.Period,
-			First: max(in.Period.First, in.Now), Last: in.Period.Last, Available: a.Amount}
+		lot := Lot{
+			ID: lotID(in.Lots, a.Pool), Project: next.Project, Pool: a.Pool, Period: next.Period,
+			First: max(in.Period.First, in.Now), Last: in.Period.Last, Available: a.Amount,
+		}
 		out.Lots = append(out.Lots, lot)
 		out.Entry.add(PotAccount(pot.Program, a.Pool, next.Period), lot.Account(Available), a.Amount)
 	}
