@@ -9,8 +9,8 @@ import (
 	"tranche/ledger"
 )
 
-// send runs one keyed command whose effect is a row in effects.
-func send(ctx context.Context, s *Store, key, content string) (int64, error) {
+// sendCommand runs one keyed command whose effect is a row in effects.
+func sendCommand(ctx context.Context, s *Store, key, content string) (int64, error) {
 	var n int64
 	err := s.inTx(ctx, "command", func(tx *Tx) (err error) {
 		n, err = once(ctx, tx, 7, key, content, func() (n int64, err error) {
@@ -34,7 +34,7 @@ func TestSameKeySentByManyHasOneEffect(t *testing.T) {
 	for i := range results {
 		wait.Go(func() {
 			var err error
-			if results[i], err = send(t.Context(), s, "book:1", "same"); err != nil {
+			if results[i], err = sendCommand(t.Context(), s, "book:1", "same"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -55,20 +55,20 @@ func TestSameKeyOtherContentIsAConflict(t *testing.T) {
 	t.Parallel()
 	s, db := newStore(t)
 	db.Exec(t, "create table effects (n bigint generated always as identity)")
-	if _, err := send(t.Context(), s, "k", "one"); err != nil {
+	if _, err := sendCommand(t.Context(), s, "k", "one"); err != nil {
 		t.Fatal(err)
 	}
 	var refusal *ledger.Refusal
-	if _, err := send(t.Context(), s, "k", "two"); !errors.As(err, &refusal) || refusal.Kind != ledger.Conflict {
+	if _, err := sendCommand(t.Context(), s, "k", "two"); !errors.As(err, &refusal) || refusal.Kind != ledger.Conflict {
 		t.Errorf("other content: %v, want a conflict", err)
 	}
-	if _, err := send(t.Context(), s, "", "two"); !errors.As(err, &refusal) || refusal.Code != "key.missing" {
+	if _, err := sendCommand(t.Context(), s, "", "two"); !errors.As(err, &refusal) || refusal.Code != "key.missing" {
 		t.Errorf("no key: %v", err)
 	}
-	if _, err := send(t.Context(), s, "r", "refused"); !errors.As(err, &refusal) || refusal.Code != "no" {
+	if _, err := sendCommand(t.Context(), s, "r", "refused"); !errors.As(err, &refusal) || refusal.Code != "no" {
 		t.Errorf("refused: %v", err)
 	}
-	if _, err := send(t.Context(), s, "r", "now allowed"); err != nil {
+	if _, err := sendCommand(t.Context(), s, "r", "now allowed"); err != nil {
 		t.Errorf("the key of a refused command is free again, got %v", err)
 	}
 }
