@@ -191,6 +191,8 @@ type Live struct {
 	HoldUntilMs    int64            `json:"hold_until_ms,omitempty"`   // elapsed time up to which holds exist
 	ProvenMs       int64            `json:"proven_ms,omitempty"`       // elapsed time the agents have reported
 	Signalled      Instant          `json:"signalled,omitempty"`       // told to stop
+	Rule           Rule             `json:"rule,omitempty"`            // why
+	Charged        ledger.Amount    `json:"charged,omitempty"`         // by this attempt so far
 	Checkpoint     Instant          `json:"checkpoint,omitempty"`      // last recorded one
 	Placed         []Placed         `json:"placed"`
 }
@@ -225,14 +227,18 @@ type Rule string
 
 // The rules of DESIGN 8, and the stops that are no eviction.
 const (
-	V1         Rule = "V1" // unfunded, by any funded job
-	V2         Rule = "V2" // past protection, same project, higher urgency
-	V3         Rule = "V3" // past protection, other project, standing decides
-	V5         Rule = "V5" // drain
+	V1         Rule = "V1"      // unfunded, by any funded job
+	V2         Rule = "V2"      // past protection, same project, higher urgency
+	V3         Rule = "V3"      // past protection, other project, standing decides
+	V5         Rule = "V5"      // soft drain: at protected until
+	V5Hard     Rule = "V5-hard" // hard fault: at once, credited
 	MaxRuntime Rule = "max-runtime"
 	MoneyEnded Rule = "money"
 	Cancelled  Rule = "cancel"
 	Operator   Rule = "operator"
+	Replan     Rule = "replan" // a nominated attempt whose node fell away waits again
+	GangFailed Rule = "gang"   // another member of the gang ended with a failure
+	NodeLost   Rule = "lost"   // another member's node was lost
 )
 
 // AttemptRef names an attempt independently of database keys.
