@@ -220,6 +220,9 @@ type Snapshot struct {
 	Live    []Live         `json:"live"`
 	Waiting []Job          `json:"waiting"`
 	Bucket  Bucket         `json:"bucket"`
+	Quiet   bool           `json:"quiet,omitempty"` // leave Reasons and Standings out of the plan
+
+	ix *index
 }
 
 // Rule numbers of evictions and stops; they go into the explanation.
@@ -275,9 +278,13 @@ type Start struct {
 	MinMs   int64          `json:"min_ms"` // 0 when it starts unfunded
 	Hold    []ledger.Piece `json:"hold,omitempty"`
 	Placed  []Placed       `json:"placed"`
-	Evict   []Evict        `json:"evict,omitempty"` // if any, the attempt is nominated; else leased at once
-	Path    []Standing     `json:"path"`            // the job's groups, root's child first, when it was chosen
-	Rank    int            `json:"rank"`            // order of choice in this cycle's pool, from 1
+	Evict   []Evict        `json:"evict,omitempty"`
+	// Nominate: some devices are still to be left (by victims, or by attempts
+	// that were ending already); the attempt owns them and is promoted when all
+	// are free. Else it is leased at once.
+	Nominate bool       `json:"nominate,omitempty"`
+	Path     []Standing `json:"path"` // the job's groups, root's child first, when it was chosen
+	Rank     int        `json:"rank"` // order of choice in this cycle's pool, from 1
 }
 
 // Extension prolongs the hold of a funded attempt past its protection.

@@ -1,0 +1,283 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"tranche/ledger"
+)
+
+// index is a snapshot arranged for deciding. Decide builds it when a snapshot
+// comes without one; the simulator keeps it up to date with Put and Drop, so
+// that a cycle costs what changed. Decide copies what it works on.
+type index struct {
+	t       *tree
+	pools   []*poolIndex // as Snapshot.Pools
+	waiting map[ledger.JobID]*Job
+	live    map[AttemptRef]*Live
+}
+
+// poolIndex is one pool's nodes, live attempts and queues.
+type poolIndex struct {
+	pool   *Pool
+	rooms  []room // by node id; slots cut from one array
+	slots  []slot
+	roomOf map[ledger.NodeID]int32
+	share  []int64 // by group
+	rows   []row
+	rowOf  map[AttemptRef]int32
+	queues [2][]*queue // funded, unfunded; by project's position
+	shapes map[shapeKey]int32
+	kinds  map[kindKey]int32
+}
+
+// row is a live attempt as the cycle scans it.
+type row struct {
+	live  *Live
+	group int32
+	milli int64 // charged
+}
+
+// shapeKey is what a memo about free room is kept for. Shared devices belong to
+// one project, so there the project counts.
+type shapeKey struct {
+	shape   Shape
+	minMs   int64
+	project ledger.GroupID
+}
+
+// kindKey tells apart jobs of one project that may fare differently.
+type kindKey struct {
+	shape   int32
+	rate    ledger.Rate
+	urgency int8
+	orFree  bool
+	left    ledger.Amount // of max_charge; −1 = none
+}
+
+// queue is one project's waiting jobs of one kind of money, in lanes.
+type queue struct {
+	group int32
+	jobs  int
+	lanes []*lane // by urgency downwards, then member
+}
+
+// lane is one member's jobs of one urgency, oldest first.
+type lane struct {
+	urgency int8
+	member  ledger.PersonID
+	jobs    []entry
+}
+
+// entry is a waiting job with what it was sorted into.
+type entry struct {
+	job         *Job
+	shape, kind int32
+}
+
+func (s *Snapshot) index() *index {
+	if s.ix == nil {
+		s.ix = newIndex(s)
+		for i := range s.Live {
+			s.ix.putLive(&s.Live[i])
+		}
+		for i := range s.Waiting {
+			s.ix.putWaiting(&s.Waiting[i])
+		}
+	}
+	return s.ix
+}
+
+func newIndex(s *Snapshot) *index {
+	ix := &index{
+		t: newTree(s.Groups), waiting: map[ledger.JobID]*Job{}, live: map[AttemptRef]*Live{},
+	}
+	for i := range s.Pools {
+		ix.pools = append(ix.pools, newPoolIndex(s, ix.t, &s.Pools[i]))
+	}
+	return ix
+}
+
+func newPoolIndex(s *Snapshot, t *tree, p *Pool) *poolIndex {
+	pi := &poolIndex{
+		pool: p, roomOf: map[ledger.NodeID]int32{}, share: make([]int64, len(t.groups)),
+		rowOf: map[AttemptRef]int32{}, shapes: map[shapeKey]int32{}, kinds: map[kindKey]int32{},
+	}
+	for i := range s.Shares {
+		if g := t.pos(s.Shares[i].Group); s.Shares[i].Pool == p.ID && g >= 0 {
+			pi.share[g] = max(0, s.Shares[i].MicroGPU)
+		}
+	}
+	total := 0
+	for i := range s.Nodes {
+		if s.Nodes[i].Pool == p.ID {
+			total += len(s.Nodes[i].Devices)
+		}
+	}
+	pi.slots = make([]slot, total)
+	rest := pi.slots
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Pool != p.ID {
+			continue
+		}
+		pi.roomOf[n.ID] = int32(len(pi.rooms))
+		pi.rooms = append(pi.rooms, newRoom(n, rest[:len(n.Devices):len(n.Devices)]))
+		rest = rest[len(n.Devices):]
+	}
+	return pi
+}
+
+// copyRooms gives the cycle rooms of its own.
+func (pi *poolIndex) copyRooms() []room {
+	rooms, slots := slices.Clone(pi.rooms), slices.Clone(pi.slots)
+	for i := range rooms {
+		n := len(rooms[i].slots)
+		rooms[i].slots, slots = slots[:n:n], slots[n:]
+	}
+	return rooms
+}
+
+func (ix *index) poolOf(id ledger.PoolID) *poolIndex {
+	i, ok := slices.BinarySearchFunc(ix.pools, id, func(p *poolIndex, id ledger.PoolID) int { return cmp.Compare(p.pool.ID, id) })
+	if !ok {
+		return nil
+	}
+	return ix.pools[i]
+}
+
+func (l *Live) ref() AttemptRef { return AttemptRef{Job: l.Job.ID, N: l.N} }
+
+// putLive adds or replaces an attempt.
+func (ix *index) putLive(l *Live) {
+	ref := l.ref()
+	ix.dropLive(ref)
+	pi, g := ix.poolOf(l.Job.Pool), ix.t.pos(l.Job.Project)
+	ix.live[ref] = l
+	if pi == nil {
+		return
+	}
+	pi.rowOf[ref] = int32(len(pi.rows))
+	pi.rows = append(pi.rows, row{live: l, group: g, milli: l.Job.Rate.MilliGPU})
+	pi.occupy(pi.rooms, l, l.Phase, 1)
+}
+
+// occupy puts an attempt into rooms under a phase, or takes it out again.
+func (pi *poolIndex) occupy(rooms []room, l *Live, phase Phase, sign int64) {
+	for i := range l.Placed {
+		if n, ok := pi.roomOf[l.Placed[i].Node]; ok {
+			rooms[n].put(&l.Placed[i], l.Job.Project, phase, sign)
+		}
+	}
+}
+
+func (ix *index) dropLive(ref AttemptRef) {
+	l, ok := ix.live[ref]
+	if !ok {
+		return
+	}
+	delete(ix.live, ref)
+	pi := ix.poolOf(l.Job.Pool)
+	if pi == nil {
+		return
+	}
+	pi.occupy(pi.rooms, l, l.Phase, -1)
+	i, last := pi.rowOf[ref], int32(len(pi.rows)-1)
+	pi.rows[i] = pi.rows[last]
+	pi.rowOf[pi.rows[i].live.ref()] = i
+	pi.rows = pi.rows[:last]
+	delete(pi.rowOf, ref)
+}
+
+// putWaiting queues a job. One whose pool or project is unknown is left out.
+func (ix *index) putWaiting(j *Job) {
+	ix.dropWaiting(j.ID)
+	ix.waiting[j.ID] = j
+	pi, g := ix.poolOf(j.Pool), ix.t.pos(j.Project)
+	if pi == nil || g < 0 {
+		return
+	}
+	q := pi.queueOf(j, g)
+	ln := q.laneOf(j)
+	e := entry{job: j, shape: pi.shapeOf(j)}
+	e.kind = pi.kindOf(j, e.shape)
+	i, _ := slices.BinarySearchFunc(ln.jobs, j, func(e entry, j *Job) int { return bySeq(e.job, j) })
+	ln.jobs = slices.Insert(ln.jobs, i, e)
+	q.jobs++
+}
+
+func bySeq(a, b *Job) int {
+	return cmp.Or(cmp.Compare(a.QueueSeq, b.QueueSeq), cmp.Compare(a.ID, b.ID))
+}
+
+func (pi *poolIndex) queueOf(j *Job, g int32) *queue {
+	list := &pi.queues[money(j)]
+	i, ok := slices.BinarySearchFunc(*list, g, func(q *queue, g int32) int { return cmp.Compare(q.group, g) })
+	if !ok {
+		*list = slices.Insert(*list, i, &queue{group: g})
+	}
+	return (*list)[i]
+}
+
+// money is 0 for jobs that start funded, 1 for the others.
+func money(j *Job) int {
+	if j.Contract.MinMs > 0 {
+		return 0
+	}
+	return 1
+}
+
+func (q *queue) laneOf(j *Job) *lane {
+	i, ok := slices.BinarySearchFunc(q.lanes, j, func(l *lane, j *Job) int {
+		return cmp.Or(cmp.Compare(j.Contract.Urgency, l.urgency), cmp.Compare(l.member, j.Member))
+	})
+	if !ok {
+		q.lanes = slices.Insert(q.lanes, i, &lane{urgency: j.Contract.Urgency, member: j.Member})
+	}
+	return q.lanes[i]
+}
+
+func (pi *poolIndex) shapeOf(j *Job) int32 {
+	k := shapeKey{shape: j.Shape, minMs: j.Contract.MinMs}
+	if j.Shape.shared() {
+		k.project = j.Project
+	}
+	id, ok := pi.shapes[k]
+	if !ok {
+		id = int32(len(pi.shapes))
+		pi.shapes[k] = id
+	}
+	return id
+}
+
+func (pi *poolIndex) kindOf(j *Job, shape int32) int32 {
+	k := kindKey{shape, j.Rate, j.Contract.Urgency, j.Contract.OrFree, maxChargeLeft(j.Contract.MaxCharge, j.Charged)}
+	id, ok := pi.kinds[k]
+	if !ok {
+		id = int32(len(pi.kinds))
+		pi.kinds[k] = id
+	}
+	return id
+}
+
+func (ix *index) dropWaiting(id ledger.JobID) {
+	j, ok := ix.waiting[id]
+	if !ok {
+		return
+	}
+	delete(ix.waiting, id)
+	pi, g := ix.poolOf(j.Pool), ix.t.pos(j.Project)
+	if pi == nil || g < 0 {
+		return
+	}
+	q := pi.queueOf(j, g)
+	ln := q.laneOf(j)
+	i, found := slices.BinarySearchFunc(ln.jobs, j, func(e entry, j *Job) int { return bySeq(e.job, j) })
+	if found {
+		ln.jobs = slices.Delete(ln.jobs, i, i+1)
+		q.jobs--
+	}
+	if len(ln.jobs) == 0 {
+		q.lanes = slices.DeleteFunc(q.lanes, func(l *lane) bool { return l == ln })
+	}
+}

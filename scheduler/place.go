@@ -1,0 +1,295 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"tranche/ledger"
+)
+
+// Tenant is an attempt's part on one node.
+type Tenant struct {
+	AttemptRef
+	Project ledger.GroupID
+	Phase   Phase
+	Placed  Placed
+}
+
+// Dimensions along which a node can be too small for a rank of a job.
+const (
+	FitsOK      = ""
+	FitsHealth  = "health"  // suspect, draining, faulted or lost
+	FitsDevices = "devices" // too few free whole devices
+	FitsSharing = "sharing" // the device's rest is too small, or another project's
+	FitsCPU     = "cpu"
+	FitsRAM     = "ram"
+)
+
+// Fits says whether a node has room for want beside its tenants: FitsOK, or the
+// first dimension that lacks. nominated asks for room once every ending tenant
+// has left; without it the room must be there now. Decide and Apply both ask
+// this one function's rules. Cost: O(devices + tenants).
+func Fits(node *Node, tenants []Tenant, project ledger.GroupID, want Placed, nominated bool) string {
+	rm := newRoom(node, make([]slot, len(node.Devices)))
+	for i := range tenants {
+		rm.put(&tenants[i].Placed, tenants[i].Project, tenants[i].Phase, 1)
+	}
+	return rm.admits(project, &want, nominated)
+}
+
+// room is what a node has left. Ending tenants hold their devices until they are
+// gone; nominated ones own devices that others still have to leave.
+type room struct {
+	node     *Node
+	slots    []slot
+	free     int64 // alive devices nobody holds or owns
+	cpu, ram split
+}
+
+// split counts one resource by who holds it.
+type split struct{ settled, ending, nominated int64 }
+
+// now is what is taken as long as the ending are there: whoever is nominated
+// takes the place of somebody who leaves.
+func (s split) now() int64 { return s.settled + max(s.ending, s.nominated) }
+
+func (s *split) add(p Phase, n int64) {
+	switch p {
+	case Ending:
+		s.ending += n
+	case Nominated:
+		s.nominated += n
+	default:
+		s.settled += n
+	}
+}
+
+// slot is one device: milli-GPUs held by who stays, who leaves, who is to come.
+type slot struct {
+	split
+	project ledger.GroupID // of its latest tenant
+	dead    bool
+}
+
+func (s *slot) empty() bool { return s.settled+s.ending+s.nominated == 0 }
+
+func newRoom(n *Node, slots []slot) room {
+	rm := room{node: n, slots: slots}
+	for i := range slots {
+		slots[i] = slot{dead: n.Devices[i].Dead}
+		if !n.Devices[i].Dead {
+			rm.free++
+		}
+	}
+	return rm
+}
+
+// slotOf finds a device by its index; nil when the node has none such.
+func (rm *room) slotOf(index int32) *slot {
+	if i := int(index); i < len(rm.slots) && i >= 0 && rm.node.Devices[i].Index == index {
+		return &rm.slots[i]
+	}
+	for i := range rm.slots {
+		if rm.node.Devices[i].Index == index {
+			return &rm.slots[i]
+		}
+	}
+	return nil
+}
+
+// put adds (sign 1) or takes away (−1) a tenant.
+func (rm *room) put(p *Placed, project ledger.GroupID, phase Phase, sign int64) {
+	for _, d := range p.Devices {
+		s := rm.slotOf(d)
+		if s == nil {
+			continue
+		}
+		was := s.empty()
+		s.add(phase, sign*p.GPUMilli)
+		if sign > 0 {
+			s.project = project
+		}
+		if !s.dead && was != s.empty() {
+			if was {
+				rm.free--
+			} else {
+				rm.free++
+			}
+		}
+	}
+	rm.cpu.add(phase, sign*p.CPUMilli)
+	rm.ram.add(phase, sign*p.RAMMiB)
+}
+
+// takes says whether a device has milli-GPUs for a project. One physical device
+// is shared only within one project.
+func (s *slot) takes(project ledger.GroupID, milli int64, nominated bool) bool {
+	if s.dead {
+		return false
+	}
+	used := s.settled + s.nominated
+	if !nominated {
+		used += s.ending
+	}
+	return used == 0 || milli < 1000 && s.project == project && used+milli <= 1000
+}
+
+// admits checks a placement device by device.
+func (rm *room) admits(project ledger.GroupID, want *Placed, nominated bool) string {
+	if rm.node.Health != Healthy {
+		return FitsHealth
+	}
+	for _, d := range want.Devices {
+		s := rm.slotOf(d)
+		if s == nil || !s.takes(project, want.GPUMilli, nominated) {
+			if want.GPUMilli < 1000 {
+				return FitsSharing
+			}
+			return FitsDevices
+		}
+	}
+	return rm.admitsRest(want.CPUMilli, want.RAMMiB, nominated)
+}
+
+func (rm *room) admitsRest(cpu, ram int64, nominated bool) string {
+	usedCPU, usedRAM := rm.cpu.now(), rm.ram.now()
+	if nominated {
+		usedCPU, usedRAM = rm.cpu.settled+rm.cpu.nominated, rm.ram.settled+rm.ram.nominated
+	}
+	switch {
+	case usedCPU+cpu > rm.node.CPUMilli:
+		return FitsCPU
+	case usedRAM+ram > rm.node.RAMMiB:
+		return FitsRAM
+	}
+	return FitsOK
+}
+
+// vacated says whether a nominated tenant's place has been left by all others.
+func (rm *room) vacated(p *Placed) bool {
+	for _, d := range p.Devices {
+		if s := rm.slotOf(d); s == nil || s.dead || s.settled+s.ending+s.nominated > 1000 {
+			return false
+		}
+	}
+	return rm.cpu.settled+rm.cpu.ending+p.CPUMilli <= rm.node.CPUMilli &&
+		rm.ram.settled+rm.ram.ending+p.RAMMiB <= rm.node.RAMMiB
+}
+
+// milli is the part of each device a shape takes.
+func (s *Shape) milli() int64 {
+	if s.GPUMilli <= 0 || s.GPUMilli > 1000 {
+		return 1000
+	}
+	return s.GPUMilli
+}
+
+func (s *Shape) shared() bool { return s.milli() < 1000 && s.GPUs == 1 }
+
+// fit says whether one rank of a shape has room and how much would be left over.
+func (rm *room) fit(project ledger.GroupID, sh *Shape, nominated bool) (string, leftover) {
+	if rm.node.Health != Healthy {
+		return FitsHealth, leftover{}
+	}
+	devices := rm.free
+	if sh.GPUs > 0 && (sh.shared() || nominated) {
+		devices = 0
+		for i := range rm.slots {
+			if rm.slots[i].takes(project, sh.milli(), nominated) {
+				devices++
+			}
+		}
+	}
+	if devices < sh.GPUs {
+		if sh.shared() {
+			return FitsSharing, leftover{}
+		}
+		return FitsDevices, leftover{}
+	}
+	why := rm.admitsRest(sh.CPUMilli, sh.RAMMiB, nominated)
+	return why, leftover{
+		devices - sh.GPUs, rm.node.CPUMilli - rm.cpu.now() - sh.CPUMilli, rm.node.RAMMiB - rm.ram.now() - sh.RAMMiB,
+	}
+}
+
+// leftover is what a node keeps after a rank is placed: best fit wants little.
+type leftover struct{ devices, cpu, ram int64 }
+
+func (a leftover) compare(b leftover) int {
+	return cmp.Or(cmp.Compare(a.devices, b.devices), cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.ram, b.ram))
+}
+
+// take names the devices one rank gets: for a part of a device the fullest one
+// that has room, else the first free ones.
+func (rm *room) take(rank int32, project ledger.GroupID, sh *Shape, nominated bool) Placed {
+	p := Placed{Rank: rank, Node: rm.node.ID, GPUMilli: sh.milli(), CPUMilli: sh.CPUMilli, RAMMiB: sh.RAMMiB}
+	if sh.GPUs == 0 {
+		p.Devices = []int32{}
+		return p
+	}
+	p.Devices = make([]int32, 0, sh.GPUs)
+	fullest, most := -1, int64(-1)
+	for i := range rm.slots {
+		s := &rm.slots[i]
+		if int64(len(p.Devices)) == sh.GPUs || !s.takes(project, p.GPUMilli, nominated) {
+			continue
+		}
+		if !sh.shared() {
+			p.Devices = append(p.Devices, rm.node.Devices[i].Index)
+		} else if s.settled+s.nominated > most {
+			fullest, most = i, s.settled+s.nominated
+		}
+	}
+	if fullest >= 0 {
+		p.Devices = append(p.Devices, rm.node.Devices[fullest].Index)
+	}
+	return p
+}
+
+// placer chooses nodes for every rank of a gang, or nil. What it returns passes
+// admits on each node. Further placers come beside bestFit.
+type placer func(rooms []room, project ledger.GroupID, sh *Shape, nominated bool) []Placed
+
+// placerOf is the policy's placer.
+func placerOf(string) placer { return bestFit }
+
+// bestFit takes the nodes that keep the least; ties go to the lower id. Rooms
+// are sorted by node id. Cost: O(nodes), and O(nodes × log) for gangs.
+func bestFit(rooms []room, project ledger.GroupID, sh *Shape, nominated bool) []Placed {
+	if sh.Nodes <= 1 {
+		best, least := -1, leftover{}
+		for i := range rooms {
+			why, left := rooms[i].fit(project, sh, nominated)
+			if why == FitsOK && (best < 0 || left.compare(least) < 0) {
+				best, least = i, left
+			}
+		}
+		if best < 0 {
+			return nil
+		}
+		return []Placed{rooms[best].take(0, project, sh, nominated)}
+	}
+	type candidate struct {
+		i    int
+		left leftover
+	}
+	var all []candidate
+	for i := range rooms {
+		if why, left := rooms[i].fit(project, sh, nominated); why == FitsOK {
+			all = append(all, candidate{i, left})
+		}
+	}
+	if int64(len(all)) < sh.Nodes {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(a.left.compare(b.left), cmp.Compare(rooms[a.i].node.ID, rooms[b.i].node.ID))
+	})
+	all = all[:sh.Nodes]
+	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(rooms[a.i].node.ID, rooms[b.i].node.ID) })
+	out := make([]Placed, len(all))
+	for rank, c := range all {
+		out[rank] = rooms[c.i].take(int32(rank), project, sh, nominated)
+	}
+	return out
+}
