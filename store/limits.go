@@ -47,7 +47,7 @@ const sqlUsedNet = `with net as (
 		select p.id as program_id, d.pool_id, d.period_id, sum(d.delta)::bigint as delta
 		from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) d (project_id, pool_id, period_id, delta)
 		join groups g on g.id = d.project_id
-		join groups p on p.overcommit_ppm > 1000000 and starts_with(g.path, p.path || '/')
+		join groups p on p.overcommit_ppm > 1000000 and starts_with(g.path, rtrim(p.path, '/') || '/')
 		group by 1, 2, 3) `
 
 func (c usedColumns) move(ctx context.Context, tx *Tx) error {
