@@ -1,6 +1,10 @@
 package view
 
-import "tranche/ledger"
+import (
+	"strconv"
+
+	"tranche/ledger"
+)
 
 // Num is a number for people: Text as set on the page, Exact as shown on hover
 // and put into copies. The unit stands in the column head, not here.
@@ -56,4 +60,30 @@ func (f Form) Refused(field string) *ledger.Refusal {
 		}
 	}
 	return nil
+}
+
+// zero hides a count that says nothing.
+func zero(n int) string {
+	if n == 0 {
+		return "–"
+	}
+	return Group(int64(n))
+}
+
+// depth is the indentation class of a tree row; the sheet knows 0 to 6.
+func depth(n int) string { return strconv.Itoa(min(max(n, 0), 6)) }
+
+// dash stands for a value that is not there.
+func dash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+func orDash(n Num) Num {
+	if n.Text == "" {
+		return Num{Text: "–"}
+	}
+	return n
 }
