@@ -212,8 +212,12 @@ func TestBadValuesAreUsageErrors(t *testing.T) {
 	p := loggedIn(t, nil)
 	base := []string{"submit", "-p", "/a", "--pool", "x"}
 	for _, bad := range [][]string{
-		{"--protect", "soon", "--", "true"}, {"--protect", "-1h", "--", "true"}, {"--preset", "huge", "--", "true"},
-		{"--max-charge", "1,5", "--", "true"}, {"--"}, {"--gpus", "x", "--", "true"},
+		{"--protect", "soon", "--", "true"},
+		{"--protect", "-1h", "--", "true"},
+		{"--preset", "huge", "--", "true"},
+		{"--max-charge", "1,5", "--", "true"},
+		{"--"},
+		{"--gpus", "x", "--", "true"},
 	} {
 		if code, _, errOut := tranche("", append(base, bad...)...); code != exitUsage {
 			t.Errorf("%v: exit %d, %s", bad, code, errOut)
@@ -234,8 +238,10 @@ func TestJobPages(t *testing.T) {
 	p := loggedIn(t, map[string][]any{
 		"GET /api/v1/jobs":   {api.JobList{Jobs: []api.Job{job}, Next: "abc"}},
 		"GET /api/v1/jobs/7": {job},
-		"GET /api/v1/jobs/7/why": {api.Why{Job: 7, Sentence: "It waits for /lab/b.", At: at,
-			Lines: []api.WhyLine{{Label: "standing", Value: "1.4", Detail: "the winner has 0.9"}}}},
+		"GET /api/v1/jobs/7/why": {api.Why{
+			Job: 7, Sentence: "It waits for /lab/b.", At: at,
+			Lines: []api.WhyLine{{Label: "standing", Value: "1.4", Detail: "the winner has 0.9"}},
+		}},
 		"GET /api/v1/balances": {api.Balances{At: at, Balances: []api.Balance{{Project: "/lab/a", Pool: "h100", Usable: 30 * ledger.GPUHour, LimitedBy: "/lab"}}}},
 	})
 	_, out, _ := tranche("", "jobs", "--mine", "--state", "finished", "--limit", "5")

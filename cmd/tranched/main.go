@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"tranche/scheduler/agent"
 )
 
 // commands are the program's sub-commands.
@@ -32,6 +34,7 @@ type terminal struct {
 var errFailed = errors.New("failed")
 
 func main() {
+	agent.LaunchIfAsked() // a launcher of the demo's nodes, before anything is set up
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
