@@ -205,6 +205,12 @@ func (n *node) conclude(ctx context.Context, a *attempt) error {
 			n.cfg.Log.Warn("output lost", "node", n.cfg.Name, "attempt", a.key.Attempt, "error", err)
 		}
 	}
+	if n.cfg.KeepEnds != "" {
+		err := os.Rename(filepath.Join(a.dir, fileEnd), filepath.Join(n.cfg.KeepEnds, a.key.String()+".json"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a lost launcher left none
+			return err
+		}
+	}
 	return os.RemoveAll(a.dir)
 }
 

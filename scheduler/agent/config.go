@@ -42,8 +42,11 @@ type Config struct {
 	Heartbeat  time.Duration // default 5 s
 	LogEvery   time.Duration // default 1 s
 	LogCap     int64         // bytes of output kept per attempt; default 64 MiB
-	Version    string
-	Log        *slog.Logger
+	// KeepEnds is an existing folder that acknowledged end records are moved to,
+	// as <attempt>-<fence>-<rank>.json; "" removes them with their spool.
+	KeepEnds string
+	Version  string
+	Log      *slog.Logger
 }
 
 // withDefaults checks a Config and fills it; the error names every problem.
