@@ -10,9 +10,12 @@ import (
 	"tranche/store"
 )
 
+// cycleChannel is notified when something may let a job start.
+const cycleChannel = "tranche_cycle"
+
 // dispatch leads whenever this server may, until ctx ends.
 func (s *site) dispatch(ctx context.Context) error {
-	wake := s.store.Listen(ctx, store.ChannelCycle)
+	wake := s.store.Listen(ctx, cycleChannel)
 	for ctx.Err() == nil {
 		leader, err := s.store.Campaign(ctx, s.holder)
 		if ctx.Err() != nil {
@@ -52,4 +55,18 @@ func (s *site) lead(ctx context.Context, leader *store.Leader, wake <-chan strin
 		}
 	})
 	return group.Wait()
+}
+
+// cycle is one round of the leader's work.
+func (s *site) cycle(ctx context.Context, leader *store.Leader) error {
+	began := clock()
+	_, err := leader.Seal(ctx)
+	s.metrics.observeCycle(clock().Sub(began))
+	if errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		s.log.Error("cycle failed", "cause", err)
+	}
+	return nil
 }

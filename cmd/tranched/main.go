@@ -19,7 +19,10 @@ import (
 
 // commands are the program's sub-commands.
 type commands struct {
+	Serve   serveCommand   `cmd:"" help:"Run the server on a migrated database."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database up to this program's schema, as its owner."`
+	Verify  verifyCommand  `cmd:"" help:"Recompute the books from their entries; exit 1 names what differs."`
+	Doctor  doctorCommand  `cmd:"" help:"Check configuration, database, sign-in provider and clock, and say what to do."`
 
 	LogLevel slog.Level `help:"Least level that is logged: debug, info, warn or error." env:"TRANCHE_LOG_LEVEL" default:"info"`
 }
@@ -34,7 +37,7 @@ type terminal struct {
 var errFailed = errors.New("failed")
 
 func main() {
-	agent.LaunchIfAsked() // a launcher of the demo's nodes, before anything is set up
+	agent.LaunchIfAsked() // launchers are this program too; keep them light
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

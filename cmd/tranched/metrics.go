@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tranche/web/api"
 )
 
 // metrics are what Prometheus reads, on a registry of their own.
@@ -90,3 +92,6 @@ func (m *metrics) observeCycle(took time.Duration) {
 	m.cycles.Inc()
 	m.cycle.Observe(took.Seconds())
 }
+
+// waits tells requests that are held open on purpose.
+func waits(r *http.Request) bool { return r.URL.Path == api.PathPoll || r.URL.Query().Has("wait_ms") }
