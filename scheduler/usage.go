@@ -35,7 +35,7 @@ func (a seriesKey) compare(b seriesKey) int {
 // series is a step function of milli-GPUs over time.
 type series struct {
 	changes    []change // by instant
-	head, tail cursor
+	head, tail pointer
 }
 
 type change struct {
@@ -43,16 +43,16 @@ type change struct {
 	delta int64 // milli-GPU
 }
 
-// cursor has integrated the series up to its instant. area counts
+// pointer has integrated the series up to its instant. area counts
 // milli-GPU-microseconds; only differences of areas are used, so it may wrap.
-type cursor struct {
+type pointer struct {
 	at   Instant
 	next int // first change not passed
 	rate int64
 	area int64
 }
 
-func (c *cursor) advance(changes []change, to Instant) {
+func (c *pointer) advance(changes []change, to Instant) {
 	for c.next < len(changes) && changes[c.next].at <= to {
 		ch := changes[c.next]
 		c.area += c.rate * int64(ch.at-c.at)
@@ -124,7 +124,7 @@ func (l *Lookback) put(pool ledger.PoolID, project ledger.GroupID, member ledger
 func (l *Lookback) seriesOf(key seriesKey) *series {
 	s, ok := l.series[key]
 	if !ok {
-		s = &series{head: cursor{at: l.now}, tail: cursor{at: l.now - l.span}}
+		s = &series{head: pointer{at: l.now}, tail: pointer{at: l.now - l.span}}
 		l.series[key] = s
 		i, _ := slices.BinarySearchFunc(l.keys, key, seriesKey.compare)
 		l.keys = slices.Insert(l.keys, i, key)
@@ -139,7 +139,7 @@ func (s *series) put(seg Segment, sign int64) {
 	}
 }
 
-// insert keeps changes sorted by instant and both cursors exact. A change that
+// insert keeps changes sorted by instant and both pointers exact. A change that
 // cancels the last one at its instant removes it instead of adding a second.
 func (s *series) insert(ch change) {
 	i := len(s.changes)
@@ -184,8 +184,8 @@ func (s *series) remove(i int) {
 	}
 }
 
-// shift corrects a cursor's sums for a change in its past.
-func (c *cursor) shift(ch change) {
+// shift corrects a pointer's sums for a change in its past.
+func (c *pointer) shift(ch change) {
 	if ch.at <= c.at {
 		c.rate += ch.delta
 		c.area += ch.delta * int64(c.at-ch.at)
@@ -224,5 +224,5 @@ func (l *Lookback) Members() []MemberUsage {
 	return out
 }
 
-// sum is the GPU-time between the two cursors, in whole milliseconds.
+// sum is the GPU-time between the two pointers, in whole milliseconds.
 func (s *series) sum() GPUTime { return (s.head.area - s.tail.area) / 1000 }

@@ -1,0 +1,261 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"tranche/ledger"
+)
+
+// World is where snapshots come from and where plans are carried out. There are
+// two: the database and the simulator.
+type World interface {
+	Snapshot(ctx context.Context, now Instant) (*Snapshot, error)
+	Apply(ctx context.Context, p *Plan) (Applied, error)
+}
+
+// Applied says what became of a plan. Items that no longer held dropped out.
+type Applied struct {
+	Started   int      `json:"started"`
+	Nominated int      `json:"nominated"`
+	Evicted   int      `json:"evicted"`
+	Promoted  int      `json:"promoted"`
+	Stopped   int      `json:"stopped"`
+	Extended  int      `json:"extended"`
+	Dropped   []Reason `json:"dropped,omitempty"`
+}
+
+// Report is one dispatcher round.
+type Report struct {
+	Plan    *Plan   `json:"plan"`
+	Applied Applied `json:"applied"`
+}
+
+// RunCycle takes a snapshot, decides and applies. It is the only caller of
+// Decide, so that the simulator and the server cannot drift apart.
+func RunCycle(ctx context.Context, w World, now Instant) (Report, error) {
+	s, err := w.Snapshot(ctx, now)
+	if err != nil {
+		return Report{}, fmt.Errorf("snapshot: %w", err)
+	}
+	if err := s.Validate(); err != nil {
+		return Report{}, fmt.Errorf("snapshot of cycle %d: %w", s.Cycle, err)
+	}
+	plan := Decide(s)
+	applied, err := w.Apply(ctx, &plan)
+	if err != nil {
+		return Report{Plan: &plan}, fmt.Errorf("apply cycle %d: %w", s.Cycle, err)
+	}
+	return Report{&plan, applied}, nil
+}
+
+// Validate says what the dispatcher cannot work with: order and identities.
+func (s *Snapshot) Validate() error {
+	if s.Now <= 0 {
+		return fmt.Errorf("has no instant")
+	}
+	if !ascending(s.Pools, func(p *Pool) int64 { return int64(p.ID) }) {
+		return fmt.Errorf("pools are not in order of their ids")
+	}
+	if !ascending(s.Groups, func(g *Group) int64 { return int64(g.ID) }) {
+		return fmt.Errorf("groups are not in order of their ids")
+	}
+	if !ascending(s.Nodes, func(n *Node) int64 { return int64(n.ID) }) {
+		return fmt.Errorf("nodes are not in order of their ids")
+	}
+	return nil
+}
+
+func ascending[T any](list []T, id func(*T) int64) bool {
+	for i := 1; i < len(list); i++ {
+		if id(&list[i-1]) >= id(&list[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// cycle is one decision's working memory.
+type cycle struct {
+	s     *Snapshot
+	p     *Policy
+	ix    *index
+	now   Instant
+	plan  Plan
+	funds []ledger.Funds // as the snapshot's; draws are seen by later ones
+	place placer
+}
+
+// Decide is the dispatcher: what to start, stop, prolong and why the rest
+// waits. It is total and pure; the same snapshot gives the same plan.
+//
+// Per pool: money first (holds that end are prolonged, or the attempt goes on
+// unfunded or stops), then maximum runtimes, drains and promotions, then the
+// funded jobs in order of standing with the evictions they may make, then the
+// unfunded ones into what is left.
+func Decide(s *Snapshot) Plan {
+	c := &cycle{s: s, p: &s.Policy, ix: s.index(), now: s.Now, place: placerOf(s.Policy.Placer)}
+	c.plan = Plan{Cycle: s.Cycle, Now: s.Now, Policy: s.Policy.Version, Bucket: c.refill()}
+	c.funds = slices.Clone(s.Funds)
+	for _, pi := range c.ix.pools {
+		pc := newPoolCycle(c, pi)
+		pc.money()
+		pc.stops()
+		pc.promote()
+		pc.standings()
+		pc.pass(0)
+		pc.pass(1)
+		pc.report()
+	}
+	c.plan.sort()
+	return c.plan
+}
+
+func (p *Plan) sort() {
+	byRef := func(a, b AttemptRef) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.N, b.N)) }
+	slices.SortFunc(p.Extend, func(a, b Extension) int { return byRef(a.AttemptRef, b.AttemptRef) })
+	slices.SortFunc(p.MoneyEnds, func(a, b MoneyEnd) int { return byRef(a.AttemptRef, b.AttemptRef) })
+	slices.SortFunc(p.Stops, func(a, b Stop) int { return byRef(a.AttemptRef, b.AttemptRef) })
+	slices.SortFunc(p.Promote, byRef)
+	slices.SortStableFunc(p.Reasons, func(a, b Reason) int { return cmp.Compare(a.Job, b.Job) })
+}
+
+// refill gives the eviction bucket what came in since it was last looked at.
+func (c *cycle) refill() Bucket {
+	b, full := c.s.Bucket, c.p.EvictBurst*1000
+	if b.At == 0 {
+		return Bucket{MilliTokens: full, At: c.now}
+	}
+	if ms := min(c.now.MillisSince(b.At), 60*60_000); ms > 0 {
+		b.MilliTokens = min(full, b.MilliTokens+c.p.EvictPerMinute*ms/60)
+		b.At = c.now
+	}
+	return b
+}
+
+// fundsOf finds a project's funds in a pool; nil when it never had a lot.
+func (c *cycle) fundsOf(pool ledger.PoolID, project ledger.GroupID) *ledger.Funds {
+	i, ok := slices.BinarySearchFunc(c.funds, pool, func(f ledger.Funds, pool ledger.PoolID) int {
+		return cmp.Or(cmp.Compare(f.Pool, pool), cmp.Compare(f.Project, project))
+	})
+	if !ok {
+		return nil
+	}
+	return &c.funds[i]
+}
+
+// spread lets every project below an overcommitted ancestor see a draw.
+func (c *cycle) spread(f *ledger.Funds, before []ledger.PathLimit) {
+	for i := range f.Limits {
+		l := &f.Limits[i]
+		d := l.Used - before[i].Used
+		if d == 0 {
+			continue
+		}
+		for n := range c.funds {
+			o := &c.funds[n]
+			if o == f || o.Pool != f.Pool {
+				continue
+			}
+			k := slices.IndexFunc(o.Limits, func(x ledger.PathLimit) bool { return x.Program == l.Program && x.Period == l.Period })
+			if k >= 0 {
+				o.Limits = slices.Clone(o.Limits)
+				o.Limits[k].Used += d
+			}
+		}
+	}
+}
+
+// poolCycle decides for one pool.
+type poolCycle struct {
+	*cycle
+	pi     *poolIndex
+	rooms  []room
+	marks  []mark   // by row
+	fields [2]field // funded, unfunded
+	cursor []*cursor
+	fallen [][]entry // or-free jobs without funds, by group
+	rank   int
+	memo   memos
+	people map[personKey]*ratio
+}
+
+// mark is what this cycle has changed about a live attempt.
+type mark struct {
+	funded   bool
+	stopping bool
+}
+
+type personKey struct {
+	project ledger.GroupID
+	member  ledger.PersonID
+}
+
+func newPoolCycle(c *cycle, pi *poolIndex) *poolCycle {
+	pc := &poolCycle{cycle: c, pi: pi, rooms: pi.copyRooms(), marks: make([]mark, len(pi.rows))}
+	for i := range pi.rows {
+		l := pi.rows[i].live
+		pc.marks[i] = mark{funded: l.Funded, stopping: l.Phase == Ending}
+	}
+	pc.memo = newMemos(pi)
+	return pc
+}
+
+// commitment is what an attempt is still promised: 0 when it ends.
+func (pc *poolCycle) commitment(i int) GPUTime {
+	m, r := pc.marks[i], &pc.pi.rows[i]
+	if m.stopping {
+		return 0
+	}
+	left := int64(0)
+	if m.funded {
+		left = r.live.Job.Contract.MinMs
+		if r.live.Started != 0 {
+			left = r.live.ProtectedUntil.MillisSince(pc.now)
+		}
+	}
+	return r.milli * max(pc.p.CommitFloorMs, left)
+}
+
+// standings fills both fields with usage and commitments, ancestors derived.
+func (pc *poolCycle) standings() {
+	t := pc.ix.t
+	pc.fields = [2]field{*newField(t, pc.pi.share), *newField(t, pc.pi.share)}
+	first, _ := slices.BinarySearchFunc(pc.s.Usage, pc.pi.pool.ID, func(u Usage, id ledger.PoolID) int { return cmp.Compare(u.Pool, id) })
+	for i := first; i < len(pc.s.Usage) && pc.s.Usage[i].Pool == pc.pi.pool.ID; i++ {
+		u := &pc.s.Usage[i]
+		if g := t.pos(u.Project); g >= 0 {
+			pc.fields[0].usage[g] += u.Funded
+			pc.fields[1].usage[g] += u.Unfunded
+		}
+	}
+	for i := range pc.pi.rows {
+		if g := pc.pi.rows[i].group; g >= 0 {
+			pc.fieldOf(pc.marks[i].funded).commitment[g] += pc.commitment(i)
+		}
+	}
+	pc.fields[0].sumUp()
+	pc.fields[1].sumUp()
+}
+
+func (pc *poolCycle) fieldOf(funded bool) *field {
+	if funded {
+		return &pc.fields[0]
+	}
+	return &pc.fields[1]
+}
+
+// report says where every group stands after the cycle.
+func (pc *poolCycle) report() {
+	if pc.s.Quiet {
+		return
+	}
+	f := &pc.fields[0]
+	for g := range f.usage {
+		if f.usage[g] != 0 || f.commitment[g] != 0 || f.share[g] != 0 {
+			pc.plan.Standings = append(pc.plan.Standings, f.standing(pc.pi.pool, int32(g)))
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"tranche/ledger"
+)
+
+// cursor walks one project's queue in a pass: urgency, then the member with the
+// least usage over member share, then queue_seq.
+type cursor struct {
+	group  int32
+	lanes  []*lane
+	pos    []int
+	looked int
+	dead   []deadKind // kinds that cannot start any more in this cycle
+}
+
+type deadKind struct {
+	kind int32
+	why  *Reason
+}
+
+// pass lets every project's jobs try in order of standing. money 0 is the
+// funded pass; money 1 fills what is left with unfunded jobs and never evicts.
+func (pc *poolCycle) pass(money int) {
+	tn := newTournament(&pc.fields[money])
+	pc.enter(tn, money)
+	for g := tn.first(); g >= 0 && pc.plan.Steps < pc.p.MaxSteps; g = tn.first() {
+		cu := pc.cursor[g]
+		lane := pc.head(cu)
+		if lane < 0 {
+			tn.remove(g)
+			continue
+		}
+		e := &cu.lanes[lane].jobs[cu.pos[lane]]
+		pc.plan.Steps++
+		pc.rank++
+		cu.looked++
+		cu.pos[lane]++
+		start, why := pc.try(e, g, money)
+		if start != nil {
+			pc.started(tn, start, e, g, money)
+		} else {
+			pc.waits(cu, e, why, money)
+		}
+		if lane = pc.head(cu); lane < 0 {
+			tn.remove(g)
+		} else {
+			tn.update(g, cu.lanes[lane].jobs[cu.pos[lane]].job.QueueSeq)
+		}
+	}
+	for g := tn.first(); g >= 0; g = tn.first() {
+		pc.refuseAll(pc.cursor[g], WhyOutOfWork)
+		tn.remove(g)
+	}
+}
+
+// enter gives every project with waiting jobs of this pass a cursor and its
+// place in the tournament. Suspended projects and frozen pools only get reasons.
+func (pc *poolCycle) enter(tn *tournament, money int) {
+	pc.cursor = make([]*cursor, len(pc.ix.t.groups))
+	for _, q := range pc.pi.queues[money] {
+		if q.jobs > 0 {
+			pc.cursor[q.group] = &cursor{group: q.group, lanes: slices.Clone(q.lanes)}
+		}
+	}
+	if money == 1 {
+		pc.enterFallen()
+	}
+	for g, cu := range pc.cursor {
+		if cu == nil {
+			continue
+		}
+		cu.pos = make([]int, len(cu.lanes))
+		switch {
+		case pc.pi.pool.Frozen:
+			pc.refuseAll(cu, WhyFrozen)
+		case pc.ix.t.suspended[g]:
+			pc.refuseAll(cu, WhySuspended)
+		default:
+			if lane := pc.head(cu); lane >= 0 {
+				tn.update(int32(g), cu.lanes[lane].jobs[0].job.QueueSeq)
+			}
+		}
+	}
+}
+
+// enterFallen puts the or-free jobs without funds into the second pass.
+func (pc *poolCycle) enterFallen() {
+	for g, list := range pc.fallen {
+		if len(list) == 0 {
+			continue
+		}
+		if pc.cursor[g] == nil {
+			pc.cursor[g] = &cursor{group: int32(g)}
+		}
+		slices.SortFunc(list, func(a, b entry) int {
+			return cmp.Or(cmp.Compare(b.job.Contract.Urgency, a.job.Contract.Urgency),
+				cmp.Compare(a.job.Member, b.job.Member), bySeq(a.job, b.job))
+		})
+		for i := 0; i < len(list); {
+			first := list[i].job
+			end := i
+			for end < len(list) && list[end].job.Contract.Urgency == first.Contract.Urgency && list[end].job.Member == first.Member {
+				end++
+			}
+			pc.cursor[g].lanes = append(pc.cursor[g].lanes,
+				&lane{urgency: first.Contract.Urgency, member: first.Member, jobs: list[i:end]})
+			i = end
+		}
+	}
+}
+
+func (pc *poolCycle) refuseAll(cu *cursor, code string) {
+	for lane := pc.head(cu); lane >= 0 && !pc.s.Quiet; lane = pc.head(cu) {
+		pc.rank++
+		cu.looked++
+		pc.plan.Reasons = append(pc.plan.Reasons, Reason{Job: cu.lanes[lane].jobs[cu.pos[lane]].job.ID, Code: code, Rank: pc.rank})
+		cu.pos[lane]++
+	}
+}
+
+// head is the lane whose first untried job goes next; −1 when the project has
+// none left or was looked at often enough. Jobs of a kind that has failed in
+// this cycle fail alike and are passed over.
+func (pc *poolCycle) head(cu *cursor) int {
+	for {
+		best := -1
+		for i, ln := range cu.lanes {
+			if cu.pos[i] < len(ln.jobs) && (best < 0 || pc.laneLess(cu, i, best)) {
+				best = i
+			}
+		}
+		if best < 0 || cu.looked >= pc.p.HeadsPerProject {
+			return -1
+		}
+		e := &cu.lanes[best].jobs[cu.pos[best]]
+		k := slices.IndexFunc(cu.dead, func(d deadKind) bool { return d.kind == e.kind })
+		if k < 0 {
+			return best
+		}
+		cu.pos[best]++
+		cu.looked++
+		pc.rank++
+		if why := cu.dead[k].why; why != nil {
+			same := *why
+			same.Job, same.Rank = e.job.ID, pc.rank
+			pc.plan.Reasons = append(pc.plan.Reasons, same)
+		}
+	}
+}
+
+func (pc *poolCycle) laneLess(cu *cursor, a, b int) bool {
+	x, y := cu.lanes[a], cu.lanes[b]
+	if x.urgency != y.urgency {
+		return x.urgency > y.urgency
+	}
+	if x.member != y.member {
+		project := pc.ix.t.groups[cu.group].ID
+		if c := pc.person(project, x.member).compare(*pc.person(project, y.member)); c != 0 {
+			return c < 0
+		}
+	}
+	return bySeq(x.jobs[cu.pos[a]].job, y.jobs[cu.pos[b]].job) < 0
+}
+
+// person is a member's standing inside the project: funded usage and
+// commitment over member share.
+func (pc *poolCycle) person(project ledger.GroupID, member ledger.PersonID) *ratio {
+	if pc.people == nil {
+		pc.people = map[personKey]*ratio{}
+		first, _ := slices.BinarySearchFunc(pc.s.Members, pc.pi.pool.ID, func(m MemberUsage, id ledger.PoolID) int { return cmp.Compare(m.Pool, id) })
+		for i := first; i < len(pc.s.Members) && pc.s.Members[i].Pool == pc.pi.pool.ID; i++ {
+			m := &pc.s.Members[i]
+			pc.people[personKey{m.Project, m.Member}] = &ratio{m.Funded, max(1, m.Share)}
+		}
+		for i := range pc.pi.rows {
+			if job := &pc.pi.rows[i].live.Job; pc.marks[i].funded {
+				pc.person(job.Project, job.Member).time += pc.commitment(i)
+			}
+		}
+	}
+	key := personKey{project, member}
+	r, ok := pc.people[key]
+	if !ok {
+		r = &ratio{share: 1}
+		pc.people[key] = r
+	}
+	return r
+}
+
+// started enters a start into the plan and its commitment into the standings.
+func (pc *poolCycle) started(tn *tournament, start *Start, e *entry, g int32, money int) {
+	pc.plan.Starts = append(pc.plan.Starts, *start)
+	if money == 1 && e.job.Contract.MinMs > 0 {
+		pc.plan.Reasons = slices.DeleteFunc(pc.plan.Reasons, func(r Reason) bool { return r.Job == e.job.ID })
+	}
+	d := e.job.Rate.MilliGPU * max(pc.p.CommitFloorMs, start.MinMs)
+	pc.fields[money].commit(g, d)
+	if len(pc.cursor[g].lanes) > 1 {
+		pc.person(e.job.Project, e.job.Member).time += d
+	}
+	for i := range start.Evict {
+		if row, ok := pc.pi.rowOf[start.Evict[i].AttemptRef]; ok && pc.pi.rows[row].group >= 0 {
+			tn.restand(pc.pi.rows[row].group)
+		}
+	}
+}
+
+// waits notes why a job did not start. Kinds fail as a whole, except that jobs
+// without funds that may run free go on to the second pass.
+func (pc *poolCycle) waits(cu *cursor, e *entry, why *Reason, money int) {
+	if money == 0 && e.job.Contract.OrFree && (why.Code == WhyFunds || why.Code == WhyMaxCharge) {
+		if pc.fallen == nil {
+			pc.fallen = make([][]entry, len(pc.ix.t.groups))
+		}
+		pc.fallen[cu.group] = append(pc.fallen[cu.group], *e)
+	} else {
+		dead := deadKind{kind: e.kind}
+		if !pc.s.Quiet {
+			dead.why = why
+		}
+		cu.dead = append(cu.dead, dead)
+	}
+	// One that fell into the second pass has said what it lacks.
+	if fell := money == 1 && e.job.Contract.MinMs > 0; !pc.s.Quiet && !fell {
+		r := *why
+		r.Rank = pc.rank
+		r.Path = pc.fields[money].path(pc.pi.pool, cu.group)
+		why.Path = r.Path
+		pc.plan.Reasons = append(pc.plan.Reasons, r)
+	}
+}

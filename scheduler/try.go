@@ -1,0 +1,206 @@
+package scheduler
+
+import (
+	"strconv"
+
+	"tranche/ledger"
+)
+
+// memos remember what cannot succeed any more in this cycle.
+type memos struct {
+	never  []int8 // by shape: 0 unknown, 1 the pool could hold it, −1 not even empty
+	noRoom []*roomReason
+	noEnd  map[victimKey]string
+	usable map[ledger.GroupID]ledger.Amount
+}
+
+// victimKey: whether somebody may be evicted depends on shape, project and
+// urgency.
+type victimKey struct {
+	shape   int32
+	group   int32
+	urgency int8
+}
+
+// roomReason counts, once per shape, why the nodes have no room.
+type roomReason struct{ facts []Fact }
+
+func newMemos(pi *poolIndex) memos {
+	return memos{
+		never: make([]int8, len(pi.shapes)), noRoom: make([]*roomReason, len(pi.shapes)),
+		noEnd: map[victimKey]string{}, usable: map[ledger.GroupID]ledger.Amount{},
+	}
+}
+
+// try finds a job its place, its victims and its funds, or says what is missing.
+func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
+	j := e.job
+	minMs := j.Contract.MinMs
+	if money == 1 {
+		minMs = 0
+	}
+	if !pc.couldHold(e) {
+		return nil, pc.reason(j, WhyNever)
+	}
+	if money == 0 {
+		if why := pc.shortOfFunds(j); why != nil {
+			return nil, why
+		}
+	}
+	start := &Start{AttemptRef: AttemptRef{j.ID, j.Attempts + 1}, Project: j.Project, Pool: j.Pool, Funded: money == 0, MinMs: minMs, Rank: pc.rank}
+	var chosen *victims
+	if pc.memo.noRoom[e.shape] == nil {
+		start.Placed = pc.place(pc.rooms, j.Project, &j.Shape, false)
+	}
+	if start.Placed == nil {
+		pc.noteNoRoom(e)
+		if money == 1 {
+			return nil, pc.roomReason(e, WhyFull)
+		}
+		var why string
+		if chosen, why = pc.nominate(e, g, minMs); chosen == nil {
+			return nil, pc.roomReason(e, why)
+		}
+		start.Placed, start.Nominate = chosen.placed, true
+	}
+	if money == 0 {
+		pieces, why := pc.draw(j, minMs)
+		if why != nil {
+			chosen.undo(pc)
+			return nil, why
+		}
+		start.Hold = pieces
+	}
+	if !pc.s.Quiet {
+		start.Path = pc.fields[money].path(pc.pi.pool, g)
+	}
+	chosen.commit(pc, start)
+	pc.settle(start)
+	return start, nil
+}
+
+// settle takes the room a start was given.
+func (pc *poolCycle) settle(s *Start) {
+	phase := Starting
+	if s.Nominate {
+		phase = Nominated
+	}
+	for i := range s.Placed {
+		pc.rooms[pc.pi.roomOf[s.Placed[i].Node]].put(&s.Placed[i], s.Project, phase, 1)
+	}
+}
+
+// couldHold says whether the pool could hold the shape with nobody in it.
+func (pc *poolCycle) couldHold(e *entry) bool {
+	if pc.memo.never[e.shape] == 0 {
+		pc.memo.never[e.shape] = -1
+		sh, nodes := &e.job.Shape, int64(0)
+		for i := range pc.rooms {
+			n := pc.rooms[i].node
+			if int64(len(n.Devices)) >= sh.GPUs && n.CPUMilli >= sh.CPUMilli && n.RAMMiB >= sh.RAMMiB {
+				nodes++
+			}
+		}
+		if nodes >= max(1, sh.Nodes) {
+			pc.memo.never[e.shape] = 1
+		}
+	}
+	return pc.memo.never[e.shape] > 0
+}
+
+// shortOfFunds is the quick look before any placing: what is usable now would
+// not do, and no later lot helps.
+func (pc *poolCycle) shortOfFunds(j *Job) *Reason {
+	need := j.Rate.Cum(j.Contract.MinMs)
+	if left := maxChargeLeft(j.Contract.MaxCharge, j.Charged); left >= 0 && need > left {
+		r := fundsReason(j.ID, maxChargeRefusal(need, left))
+		r.Code = WhyMaxCharge
+		return &r
+	}
+	f := pc.fundsOf(j.Pool, j.Project)
+	if f == nil {
+		r := pc.noFunds(j, need)
+		return &r
+	}
+	usable, known := pc.memo.usable[j.Project]
+	if !known {
+		usable, _ = f.Usable(pc.now)
+		pc.memo.usable[j.Project] = usable
+	}
+	if need <= usable {
+		return nil
+	}
+	if _, ref := copyFunds(f).Draw(j.Rate, pc.now, 0, j.Contract.MinMs); ref != nil {
+		r := fundsReason(j.ID, ref)
+		return &r
+	}
+	return nil
+}
+
+// draw takes the hold for the whole protected span.
+func (pc *poolCycle) draw(j *Job, minMs int64) ([]ledger.Piece, *Reason) {
+	f := pc.fundsOf(j.Pool, j.Project)
+	before := f.Limits
+	pieces, ref := f.Draw(j.Rate, pc.now, 0, minMs)
+	if ref != nil {
+		r := fundsReason(j.ID, ref)
+		return nil, &r
+	}
+	if len(before) > 0 {
+		pc.spread(f, before)
+		clear(pc.memo.usable)
+	}
+	delete(pc.memo.usable, j.Project)
+	return pieces, nil
+}
+
+// noFunds is the reason of a project that has no lot in the pool.
+func (pc *poolCycle) noFunds(j *Job, need ledger.Amount) Reason {
+	path := ""
+	if g := pc.ix.t.pos(j.Project); g >= 0 {
+		path = pc.ix.t.groups[g].Path
+	}
+	return fundsReason(j.ID, &ledger.Refusal{Facts: map[string]string{
+		"needed": need.Exact(), "available": ledger.Amount(0).Exact(), "short": need.Exact(), "limited_by": path,
+	}})
+}
+
+func (pc *poolCycle) reason(j *Job, code string, facts ...Fact) *Reason {
+	r := &Reason{Job: j.ID, Code: code}
+	if !pc.s.Quiet {
+		r.Facts = append(shapeFacts(&j.Shape), facts...)
+	}
+	return r
+}
+
+// noteNoRoom remembers that a shape has no free room and, for the reasons,
+// counts why and estimates when there will be.
+func (pc *poolCycle) noteNoRoom(e *entry) {
+	if pc.memo.noRoom[e.shape] != nil {
+		return
+	}
+	rr := &roomReason{}
+	pc.memo.noRoom[e.shape] = rr
+	if pc.s.Quiet {
+		return
+	}
+	sh := &e.job.Shape
+	counts := map[string]int{}
+	for i := range pc.rooms {
+		why, _ := pc.rooms[i].fit(e.job.Project, sh, false)
+		counts[why]++
+	}
+	rr.facts = append(rr.facts, Fact{FactFree, strconv.Itoa(counts[FitsOK])}, Fact{FactNodes, strconv.Itoa(len(pc.rooms))})
+	for _, dim := range []string{FitsDevices, FitsSharing, FitsCPU, FitsRAM, FitsHealth} {
+		if n := counts[dim]; n > 0 {
+			rr.facts = append(rr.facts, Fact{FactRejected + dim, strconv.Itoa(n)})
+		}
+	}
+	if at := pc.roomAt(sh); at > 0 {
+		rr.facts = append(rr.facts, Fact{FactUntil, strconv.FormatInt(int64(at), 10)})
+	}
+}
+
+func (pc *poolCycle) roomReason(e *entry, code string) *Reason {
+	return pc.reason(e.job, code, pc.memo.noRoom[e.shape].facts...)
+}
