@@ -183,9 +183,7 @@ func TestAgentRestartAdopts(t *testing.T) {
 	p.want(o)
 	runAgent(t, cfg)
 	until(t, "a heartbeat of the new agent", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		last := p.beats[len(p.beats)-1].Attempts
+		last := p.lastSeen()
 		return len(last) == 1 && last[0].State == api.StateRunning && last[0].ElapsedUS > 0
 	})
 	o.Action = api.ActionStop
@@ -196,6 +194,52 @@ func TestAgentRestartAdopts(t *testing.T) {
 	until(t, "the spool is empty", func() bool { return spoolIsEmpty(cfg) })
 	if len(p.ends()) != 1 || len(p.claims) != 1 || p.enrols != 1 || p.log(1) != "up\nbye\n" {
 		t.Errorf("%d ends, %d claims, %d enrols, output %q", len(p.ends()), len(p.claims), p.enrols, p.log(1))
+	}
+}
+
+// kill -9 of the agent, once while the command runs and once more while nobody
+// listens and the command ends: one claim, one end, the real status, the
+// command's own time.
+func TestAgentKilledHardTwice(t *testing.T) {
+	p, dir := newPeer(t), openDir(t)
+	state, gate := filepath.Join(dir, "state"), filepath.Join(dir, "gate")
+	agentRun := func() *exec.Cmd {
+		cmd := exec.Command("/proc/self/exe", "test-agent", p.URL, state)
+		cmd.Stderr = t.Output()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		return cmd
+	}
+	kill := func(cmd *exec.Cmd) { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	first := agentRun()
+	o := order(1, "echo up; while [ ! -e "+gate+" ]; do sleep 0.02; done; exit 3")
+	p.want(o)
+	until(t, "the command is up", func() bool { return p.log(1) == "up\n" })
+	kill(first)
+	o.Action = api.ActionRun
+	p.want(o)
+	second := agentRun()
+	before := len(p.seenBeats())
+	until(t, "the second agent's heartbeats", func() bool { return len(p.seenBeats()) > before+1 })
+	kill(second)
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := key{o.Attempt, o.Fence, o.Rank}
+	until(t, "the end record", func() bool {
+		_, err := os.Stat(filepath.Join(state, "attempts", k.String(), fileEnd))
+		return err == nil
+	})
+	agentRun()
+	e := oneEnd(t, p)
+	if e.ExitCode != 3 || e.Cause != api.CauseExit || len(p.claims) != 1 || e.ElapsedUS < 40_000 {
+		t.Errorf("end record %+v after %d claims", e, len(p.claims))
+	}
+	until(t, "the spool is empty", func() bool { return spoolIsEmpty(Config{StateDir: state}) })
+	if len(p.ends()) != 1 {
+		t.Errorf("%d end records", len(p.ends()))
 	}
 }
 
@@ -237,10 +281,8 @@ func TestServerDownAtClaimAndAtEnd(t *testing.T) {
 	mark, gate := filepath.Join(dir, "ran"), filepath.Join(dir, "gate")
 	p.want(order(1, "echo x > "+mark+"; while [ ! -e "+gate+" ]; do sleep 0.02; done; exit 4"))
 	until(t, "a claiming launcher in a heartbeat", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		n := len(p.beats)
-		return n > 0 && len(p.beats[n-1].Attempts) == 1 && p.beats[n-1].Attempts[0].State == api.StateClaiming
+		last := p.lastSeen()
+		return len(last) == 1 && last[0].State == api.StateClaiming
 	})
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("the command ran before its claim")
@@ -252,9 +294,7 @@ func TestServerDownAtClaimAndAtEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "an ended attempt in a heartbeat", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		last := p.beats[len(p.beats)-1].Attempts
+		last := p.lastSeen()
 		return len(last) == 1 && last[0].State == api.StateEnded
 	})
 	p.setDown(api.PathEnded, false)
@@ -320,11 +360,7 @@ func TestStopBeforeClaimRunsNothing(t *testing.T) {
 	p.setDown(api.PathClaim, true)
 	o := order(1, "echo x > "+filepath.Join(dir, "ran"))
 	p.want(o)
-	until(t, "a claiming launcher", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.beats) > 0 && len(p.beats[len(p.beats)-1].Attempts) == 1
-	})
+	until(t, "a claiming launcher", func() bool { return len(p.lastSeen()) == 1 })
 	o.Action, o.StopKind = api.ActionStop, "cancelled"
 	p.want(o)
 	if e := oneEnd(t, p); e.Started || e.Cause != api.CauseWithdrawn || e.StopKind != "cancelled" {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +21,20 @@ import (
 
 func TestMain(m *testing.M) {
 	LaunchIfAsked() // the test program is its own launcher
+	if len(os.Args) == 4 && os.Args[1] == "test-agent" {
+		os.Exit(agentProcess(os.Args[2], os.Args[3]))
+	}
 	os.Exit(m.Run())
+}
+
+// agentProcess is an agent in a process of its own, which a test may kill.
+func agentProcess(server, dir string) int {
+	err := Run(context.Background(), Config{
+		Server: server, Name: "n1", EnrolToken: "join", StateDir: dir, Users: map[string]string{"*": "nobody"},
+		PollWait: 5 * time.Second, Heartbeat: 50 * time.Millisecond, LogEvery: 20 * time.Millisecond,
+	})
+	fmt.Fprintln(os.Stderr, err)
+	return 1
 }
 
 // peer speaks the server's side of the agent protocol for one node.
@@ -161,6 +175,21 @@ func (p *peer) ends() []api.EndedReport {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.ended)
+}
+
+func (p *peer) seenBeats() []api.Heartbeat {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.beats)
+}
+
+// lastSeen is what the last heartbeat said of attempts.
+func (p *peer) lastSeen() []api.AttemptSeen {
+	beats := p.seenBeats()
+	if len(beats) == 0 {
+		return nil
+	}
+	return beats[len(beats)-1].Attempts
 }
 
 func (p *peer) log(a ledger.AttemptID) string {
