@@ -249,8 +249,10 @@ func knownEntries(ctx context.Context, tx *Tx, entries []ledger.Entry) (map[stri
 			same = [32]byte(found[i].Hashes[n]) == e.Transfers[n].Hash(e.Key, n)
 		}
 		if !same {
-			return nil, &ledger.Refusal{Kind: ledger.Conflict, Code: "entry.key_reused", Facts: map[string]string{"key": e.Key},
-				Detail: "This command was already carried out with other content; start again from a fresh page."}
+			return nil, &ledger.Refusal{
+				Kind: ledger.Conflict, Code: "entry.key_reused", Facts: map[string]string{"key": e.Key},
+				Detail: "This command was already carried out with other content; start again from a fresh page.",
+			}
 		}
 		known[e.Key] = found[i].ID
 	}

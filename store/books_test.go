@@ -26,7 +26,6 @@ type books struct {
 	supply       ledger.Account
 	potLab, potV ledger.Account
 	period       ledger.PeriodID
-	gpus         ledger.PoolID
 }
 
 // newBooks makes the groups and posts: supply 200 → /lab → 100 to /lab/v.
@@ -35,6 +34,7 @@ func newBooks(t testing.TB, factorPPM int64) *books {
 	s, db := newStore(t)
 	k := &books{Store: s, db: db, period: 1}
 	db.Exec(t, `insert into pools (name, node_gpus, node_cpu_milli, node_ram_mib, created_at) values ('h100', 8, 64000, 512000, '2026-10-01')`)
+	db.Exec(t, `insert into persons (issuer, subject, created_at) values ('i', 's', '2026-10-01')`)
 	db.Exec(t, `insert into periods (name, first, last, zone) values ('2026-Q4', '2026-10-01', '2027-01-01', 'UTC')`)
 	group := func(parent ledger.GroupID, kind, path string, ppm int64) (id ledger.GroupID) {
 		err := s.pool.QueryRow(t.Context(), `insert into groups (parent_id, kind, slug, title, path, overcommit_ppm, created_at)
@@ -204,8 +204,10 @@ func TestBalancesEqualTheBook(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	book := ledger.NewBook(nil)
-	for _, e := range []ledger.Entry{k.entry("open:period:1:pool:1", move(k.supply, k.potLab, 200*hour)), k.entry("split:program:1:version:1", move(k.potLab, k.potV, 100*hour)),
-		k.award("a", k.lotA, 50*hour), k.award("b", k.lotB, 50*hour)} {
+	for _, e := range []ledger.Entry{
+		k.entry("open:period:1:pool:1", move(k.supply, k.potLab, 200*hour)), k.entry("split:program:1:version:1", move(k.potLab, k.potV, 100*hour)),
+		k.award("a", k.lotA, 50*hour), k.award("b", k.lotB, 50*hour),
+	} {
 		if _, err := book.Apply(e); err != nil {
 			t.Fatal(err)
 		}

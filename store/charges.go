@@ -110,8 +110,10 @@ func (q ChargeQuery) root(ctx context.Context, tx *Tx) (Group, error) {
 func (totals *ChargeTotals) stream(rows pgx.Rows, each func(Charge) error) error {
 	var c Charge
 	var started ledger.Instant
-	_, err := pgx.ForEachRow(rows, []any{&c.EntryID, &c.Key, &c.Kind, &c.At, &c.Group, &c.Path, &c.CostCentre, &c.Pool, &c.Period, &c.Lot,
-		&c.Amount, &c.Attempt, &c.AttemptN, &c.Job, &c.Member, &c.Rate.MilliGPU, &c.Rate.PPM, &started}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{
+		&c.EntryID, &c.Key, &c.Kind, &c.At, &c.Group, &c.Path, &c.CostCentre, &c.Pool, &c.Period, &c.Lot,
+		&c.Amount, &c.Attempt, &c.AttemptN, &c.Job, &c.Member, &c.Rate.MilliGPU, &c.Rate.PPM, &started,
+	}, func() error {
 		c.From, c.To = usageOf(c.Key, started)
 		totals.Rows++
 		totals.Amount += c.Amount

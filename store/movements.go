@@ -133,8 +133,10 @@ func (page *MovementPage) load(ctx context.Context, tx *Tx, q MovementQuery, ids
 		page.Closing[pool] = amount
 	}
 	var m Movement
-	_, err = pgx.ForEachRow(rows, []any{&m.EntryID, &m.Key, &m.Kind, &m.At, &m.Actor, &m.Pool,
-		&m.Change, &m.Held, &m.Spent, &m.Expired, &m.Credit, &m.Overrun}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&m.EntryID, &m.Key, &m.Kind, &m.At, &m.Actor, &m.Pool,
+		&m.Change, &m.Held, &m.Spent, &m.Expired, &m.Credit, &m.Overrun,
+	}, func() error {
 		page.Closing[m.Pool] += m.Change
 		m.Balance = page.Closing[m.Pool]
 		page.Movements = append(page.Movements, m)

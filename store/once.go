@@ -19,8 +19,10 @@ func once[T any](ctx context.Context, tx *Tx, actor ledger.PersonID, key string,
 		return none, fmt.Errorf("content of command %s: %w", key, err)
 	}
 	if key == "" {
-		return none, &ledger.Refusal{Kind: ledger.Invalid, Code: "key.missing", Field: "key",
-			Detail: "Every command needs a key that its sender makes up; send one."}
+		return none, &ledger.Refusal{
+			Kind: ledger.Invalid, Code: "key.missing", Field: "key",
+			Detail: "Every command needs a key that its sender makes up; send one.",
+		}
 	}
 	hash := sha256.Sum256(text)
 	// A second sender of the key waits here until the first has committed.
@@ -52,8 +54,10 @@ func firstResult[T any](ctx context.Context, tx *Tx, actor ledger.PersonID, key 
 		return none, err
 	}
 	if [32]byte(known) != hash {
-		return none, &ledger.Refusal{Kind: ledger.Conflict, Code: "key.conflict", Field: "key",
-			Detail: "This key was already used for another command; reload the page or send a new key."}
+		return none, &ledger.Refusal{
+			Kind: ledger.Conflict, Code: "key.conflict", Field: "key",
+			Detail: "This key was already used for another command; reload the page or send a new key.",
+		}
 	}
 	if err := json.Unmarshal(text, &result); err != nil {
 		return none, fmt.Errorf("first result of command %s: %w", key, err)

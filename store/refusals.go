@@ -13,8 +13,10 @@ import (
 // person. A constraint without a row here is a fault of the program and
 // travels as a wrapped error.
 func constraintRefusals() map[string]ledger.Refusal {
-	short := ledger.Refusal{Kind: ledger.Short, Code: "funds.short",
-		Detail: "There are not enough GPU-hours left for this; somebody may have used them a moment ago. Look at the balance and try again."}
+	short := ledger.Refusal{
+		Kind: ledger.Short, Code: "funds.short",
+		Detail: "There are not enough GPU-hours left for this; somebody may have used them a moment ago. Look at the balance and try again.",
+	}
 	conflict := func(code, field, detail string) ledger.Refusal {
 		return ledger.Refusal{Kind: ledger.Conflict, Code: code, Field: field, Detail: detail}
 	}
@@ -41,8 +43,10 @@ func constraintRefusals() map[string]ledger.Refusal {
 		"periods_order":          invalid("period.order", "last", "A period ends after it begins."),
 		"splits_version_key":     conflict("split.version", "", "Somebody else changed this split a moment ago; look at it and try again."),
 		"request_lines_asked":    invalid("request.asked", "asked", "Ask for more than zero GPU-hours."),
-		"requests_reviewer_not_author": {Kind: ledger.Denied, Code: "request.own",
-			Detail: "Nobody reviews their own request; ask another manager."},
+		"requests_reviewer_not_author": {
+			Kind: ledger.Denied, Code: "request.own",
+			Detail: "Nobody reviews their own request; ask another manager.",
+		},
 		"lots_order": invalid("lot.order", "last", "A lot ends after it begins."),
 	}
 }
@@ -61,8 +65,10 @@ func (s *Store) translate(name string, err error) error {
 			return &refusal
 		}
 		if pg.Code == "55P03" {
-			return &ledger.Refusal{Kind: ledger.Unavailable, Code: "busy",
-				Detail: "Somebody else is changing the same thing right now; try again in a moment."}
+			return &ledger.Refusal{
+				Kind: ledger.Unavailable, Code: "busy",
+				Detail: "Somebody else is changing the same thing right now; try again in a moment.",
+			}
 		}
 	}
 	return fmt.Errorf("store: %s: %w", name, err)

@@ -123,8 +123,10 @@ func (st *Statement) loadLots(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	var l LotBalance
-	_, err = pgx.ForEachRow(rows, []any{&l.ID, &l.Project, &l.Pool, &l.Period, &l.First, &l.Last, &l.PoolName, &l.PeriodName, &l.Kind, &l.Request,
-		&l.Awarded, &l.Available, &l.Held, &l.Spent, &l.Credited, &l.Expired}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&l.ID, &l.Project, &l.Pool, &l.Period, &l.First, &l.Last, &l.PoolName, &l.PeriodName, &l.Kind, &l.Request,
+		&l.Awarded, &l.Available, &l.Held, &l.Spent, &l.Credited, &l.Expired,
+	}, func() error {
 		st.Lots = append(st.Lots, l)
 		return nil
 	})
@@ -148,8 +150,10 @@ func (st *Statement) loadOpen(ctx context.Context, tx *Tx) error {
 	var chargedMs, provenMs int64
 	var lots []ledger.LotID
 	var rests []ledger.Amount
-	_, err = pgx.ForEachRow(rows, []any{&o.Attempt, &o.Job, &o.N, &o.Name, &o.Pool, &o.PoolName, &o.Nodes, &o.GPUs, &o.Phase, &o.Funded, &o.StartedAt, &o.ProtectedUntil,
-		&o.Rate.MilliGPU, &o.Rate.PPM, &o.HoldUntilMs, &o.Charged, &chargedMs, &provenMs, &lots, &rests}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&o.Attempt, &o.Job, &o.N, &o.Name, &o.Pool, &o.PoolName, &o.Nodes, &o.GPUs, &o.Phase, &o.Funded, &o.StartedAt, &o.ProtectedUntil,
+		&o.Rate.MilliGPU, &o.Rate.PPM, &o.HoldUntilMs, &o.Charged, &chargedMs, &provenMs, &lots, &rests,
+	}, func() error {
 		due := max(0, o.Rate.Cum(provenMs)-o.Rate.Cum(chargedMs))
 		o.Held, o.Running = 0, 0
 		for i, rest := range rests {

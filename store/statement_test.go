@@ -15,7 +15,6 @@ import (
 func (k *books) attempt(t testing.TB) {
 	t.Helper()
 	started := k.Now()
-	k.db.Exec(t, `insert into persons (issuer, subject, created_at) values ('i', 's', '2026-10-01')`)
 	k.db.Exec(t, `insert into jobs (project_id, pool_id, member_id, nodes, gpus, cpu_milli, ram_mib, milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, queue_seq, state, submitted_at)
 		values ($1, 1, 1, 1, 2, 16000, 128000, 2500, 1000000, 14400000, 60000, 86400000, true, false, false, 1, 'live', '2026-10-01')`, int64(k.a))
 	k.db.Exec(t, `insert into attempts (job_id, n, project_id, pool_id, phase, funded, occupied_milli, milli_gpu, rate_ppm, min_ms, since, started_at, hold_until_ms, proven_ms)
@@ -44,8 +43,10 @@ func TestStatementShowsAwardedHeldRunningSpent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := PoolBalance{Pool: 1, PoolName: "h100", Awarded: 80 * hour, Available: 70 * hour, Held: 15 * hour / 2, Running: 5 * hour / 2,
-		Spent: 7 * hour / 2, Overrun: hour, Usable: 30 * hour, LimitedBy: "/lab/v"}
+	want := PoolBalance{
+		Pool: 1, PoolName: "h100", Awarded: 80 * hour, Available: 70 * hour, Held: 15 * hour / 2, Running: 5 * hour / 2,
+		Spent: 7 * hour / 2, Overrun: hour, Usable: 30 * hour, LimitedBy: "/lab/v",
+	}
 	if len(now.Pools) != 1 || now.Pools[0] != want {
 		t.Errorf("now %+v\nwant %+v", now.Pools, want)
 	}

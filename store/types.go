@@ -14,7 +14,8 @@ import (
 // ledger.Instant is a timestamptz, with the zero Instant as NULL.
 func registerTypes(types *pgtype.Map) {
 	stamp := &pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: instantCodec{
-		&pgtype.TimestamptzCodec{ScanLocation: time.UTC}}}
+		&pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	}}
 	types.RegisterType(stamp)
 	types.RegisterType(&pgtype.Type{Name: "_timestamptz", OID: pgtype.TimestamptzArrayOID, Codec: &pgtype.ArrayCodec{ElementType: stamp}})
 	types.RegisterType(&pgtype.Type{Name: "tstzrange", OID: pgtype.TstzrangeOID, Codec: &pgtype.RangeCodec{ElementType: stamp}})

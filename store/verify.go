@@ -64,8 +64,8 @@ func (r *Report) fault(entry string, transfer int, format string, args ...any) {
 
 // Verify reads the whole books at one instant and reports every difference:
 // transfers and entries against their hashes, balances against the transfers,
-// the sum of all balances, the path counters, the chain of seals and the
-// anchors. The faults are the report's; an error means it could not be made.
+// the sum of all balances, what is set aside against what attempts hold, the
+// path counters, the chain of seals and the anchors. The faults are the report's; an error means it could not be made.
 func (s *Store) Verify(ctx context.Context, anchors ...Anchor) (*Report, error) {
 	var report *Report
 	err := s.readTx(ctx, "verify", func(tx *Tx) error {
@@ -74,7 +74,7 @@ func (s *Store) Verify(ctx context.Context, anchors ...Anchor) (*Report, error) 
 		}
 		report = &Report{}
 		v := &verifier{report: report, rebuilt: map[ledger.Account]ledger.Amount{}, doubtful: map[ledger.Account]bool{}}
-		for _, check := range []func(context.Context, *Tx) error{v.entries, v.balances, v.limits, v.seals} {
+		for _, check := range []func(context.Context, *Tx) error{v.entries, v.balances, v.holds, v.limits, v.seals} {
 			if err := check(ctx, tx); err != nil {
 				return err
 			}
@@ -119,9 +119,11 @@ func (v *verifier) entries(ctx context.Context, tx *Tx) error {
 	var r, first storedTransfer
 	var of []storedTransfer
 	d, c := &r.transfer.Debit, &r.transfer.Credit
-	_, err = pgx.ForEachRow(rows, []any{&r.id, &r.entry.Key, &r.entry.Kind, &r.entry.At, &r.entry.Period, &r.entry.Actor, &r.entryHash,
+	_, err = pgx.ForEachRow(rows, []any{
+		&r.id, &r.entry.Key, &r.entry.Kind, &r.entry.At, &r.entry.Period, &r.entry.Actor, &r.entryHash,
 		&r.n, &r.transfer.Amount, &r.transferHash,
-		&d.Kind, &d.Pool, &d.Period, &d.Group, &d.Lot, &c.Kind, &c.Pool, &c.Period, &c.Group, &c.Lot}, func() error {
+		&d.Kind, &d.Pool, &d.Period, &d.Group, &d.Lot, &c.Kind, &c.Pool, &c.Period, &c.Group, &c.Lot,
+	}, func() error {
 		if len(of) > 0 && of[0].id != r.id {
 			v.entry(of)
 			of = of[:0]
@@ -199,6 +201,26 @@ func (v *verifier) balances(ctx context.Context, tx *Tx) error {
 		v.report.fault("", -1, "all balances add up to %d units instead of 0", v.report.Sum)
 	}
 	return nil
+}
+
+// holds compares what each lot has set aside with what attempts still hold of it:
+// a hold that nobody will settle or release is lost to its project.
+func (v *verifier) holds(ctx context.Context, tx *Tx) error {
+	rows, err := tx.Query(ctx, `with held as (
+			select a.lot_id, b.balance as amount from accounts a join balances b on b.account_id = a.id where a.kind = $1),
+		pieces as (
+			select lot_id, sum(amount - spent - released)::bigint as amount from hold_pieces group by 1)
+		select lot_id, coalesce(held.amount, 0), coalesce(pieces.amount, 0) from held full join pieces using (lot_id)
+		where coalesce(held.amount, 0) <> coalesce(pieces.amount, 0) order by 1`, int16(ledger.Held))
+	if err != nil {
+		return err
+	}
+	var lot, held, pieces int64
+	_, err = pgx.ForEachRow(rows, []any{&lot, &held, &pieces}, func() error {
+		v.report.fault("", -1, "lot %d has %d units set aside, its attempts hold %d", lot, held, pieces)
+		return nil
+	})
+	return err
 }
 
 // sqlLimits compares each counter with what the pots' and lots' accounts say.

@@ -114,7 +114,8 @@ func start() (*cluster, error) {
 		return nil, err
 	}
 	server, err := embedpg.Start(ctx, embedpg.Options{Dir: dir, Settings: []string{
-		"shared_buffers=32MB", "max_connections=300", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off", "jit=off"}})
+		"shared_buffers=32MB", "max_connections=300", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off", "jit=off",
+	}})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
