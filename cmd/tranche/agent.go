@@ -18,7 +18,7 @@ import (
 
 type agentCommand struct {
 	Name           string            `help:"Node name; default this machine's host name."`
-	Join           string            `help:"Pool to join; default as the server says." placeholder:"POOL"`
+	Pool           string            `help:"Pool to join; default as the server says."`
 	EnrolTokenFile string            `help:"File with the enrol token, for the first start; or set TRANCHE_ENROL_TOKEN." type:"existingfile" placeholder:"FILE"`
 	StateDir       string            `help:"Folder for identity and running attempts, on a local disk; default /var/lib/tranche-agent for root, else your state folder." placeholder:"DIR"`
 	ScratchDir     string            `help:"Folder of the jobs' scratch folders; best on a file system all nodes of the pool share." placeholder:"DIR"`
@@ -54,7 +54,7 @@ func (c *agentCommand) Run(ctx context.Context, t *terminal) error {
 
 func (c *agentCommand) config(ctx context.Context, t *terminal) (agent.Config, error) {
 	cfg := agent.Config{
-		Server: strings.TrimRight(t.Server, "/"), Name: c.Name, Pool: c.Join, StateDir: c.StateDir,
+		Server: strings.TrimRight(t.Server, "/"), Name: c.Name, Pool: c.Pool, StateDir: c.StateDir,
 		ScratchDir: c.ScratchDir, Users: c.UserMap, Version: version(),
 		Offer: api.Capacities{
 			CPUMilli: c.CPUMilli, RAMMiB: c.RAMMiB, NetMbps: c.NetMbps, StoMbps: c.StoMbps,
