@@ -9,29 +9,6 @@ import (
 	"tranche/ledger"
 )
 
-// FundsOf gives what holds of a project in a pool are checked against: its lots
-// that are not over, with what they have left, and the counters of its
-// overcommitted ancestors.
-func (s *Store) FundsOf(ctx context.Context, project ledger.GroupID, pool ledger.PoolID) (ledger.Funds, error) {
-	var f ledger.Funds
-	err := s.readTx(ctx, "funds", func(tx *Tx) error {
-		g, err := groupByID(ctx, tx, project)
-		if err != nil {
-			return err
-		}
-		all, err := loadFunds(ctx, tx, []ledger.GroupID{project}, pool)
-		if err != nil {
-			return err
-		}
-		f = ledger.Funds{Project: project, Path: g.Path, Pool: pool}
-		if len(all) > 0 {
-			f = all[0]
-		}
-		return nil
-	})
-	return f, err
-}
-
 // loadFunds reads the funds of projects, sorted by project and pool. pool 0 means
 // every pool; projects nil means every project. What has no lot has no funds and
 // is left out.
