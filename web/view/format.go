@@ -97,10 +97,10 @@ func Clock(i ledger.Instant, zone *time.Location) string {
 	return i.Time().In(zone).Format("15:04:05 MST")
 }
 
-// Day writes "31 December 2026". Days end at 24:00, so the last day of a
+// Day writes "31 Dec 2026". Days end at 24:00, so the last day of a
 // half-open interval is the day of the instant before its end.
 func Day(i ledger.Instant, zone *time.Location) string {
-	return i.Time().In(zone).Format("2 January 2006")
+	return i.Time().In(zone).Format("2 Jan 2006")
 }
 
 // Span writes a duration given in milliseconds with its two largest units:

@@ -49,7 +49,7 @@ const visible int64 = 40
 // parts lays the bar out: the pieces lie edge to edge, add up to the whole, and
 // none that is above zero vanishes. More used than awarded widens the scale.
 func (b BudgetBar) parts() []part {
-	usable := b.Total - b.Spent - b.Running - b.Held - b.Expired
+	usable := b.Total - b.Spent - b.Running - b.Held - b.Limited - b.Expired
 	if usable < 0 {
 		usable = 0
 	}
@@ -58,6 +58,7 @@ func (b BudgetBar) parts() []part {
 		{Mark: MarkRunning, Name: "running", Amount: b.Running},
 		{Mark: MarkHeld, Name: "set aside", Amount: b.Held},
 		{Mark: MarkUsable, Name: "usable", Amount: usable},
+		{Mark: MarkLimited, Name: "left, but limited by " + b.LimitedBy, Amount: b.Limited},
 		{Mark: MarkExpired, Name: "expired", Amount: b.Expired},
 	}
 	total := b.scaleTotal()
@@ -78,7 +79,7 @@ func (b BudgetBar) parts() []part {
 
 // scaleTotal is what the whole width stands for.
 func (b BudgetBar) scaleTotal() int64 {
-	return max(int64(b.Total), int64(b.Spent+b.Running+b.Held+b.Expired))
+	return max(int64(b.Total), int64(b.Spent+b.Running+b.Held+b.Limited+b.Expired))
 }
 
 // fit takes what the least widths added from the widest part, so that the bar

@@ -2,6 +2,7 @@ package view
 
 import (
 	"strconv"
+	"strings"
 
 	"tranche/ledger"
 )
@@ -9,6 +10,16 @@ import (
 // Num is a number for people: Text as set on the page, Exact as shown on hover
 // and put into copies. The unit stands in the column head, not here.
 type Num struct{ Text, Exact string }
+
+// whole says that the number has no decimals: account tables then show ".00"
+// by the style sheet alone, so that points stand below each other.
+func (n Num) whole() bool {
+	if n.Text == "" || strings.Contains(n.Text, ".") {
+		return false
+	}
+	last := n.Text[len(n.Text)-1]
+	return last >= '0' && last <= '9'
+}
 
 // When is an instant for people: Text relative in lists ("3 min ago"), Exact
 // with its zone ("2026-11-30 14:20:05 CET").

@@ -1362,7 +1362,7 @@ func exportTable(m Export) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = term("pool").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = termOf("pool", "Pool").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -15,6 +15,7 @@ const (
 	MarkRunning      Mark = "running"
 	MarkHeld         Mark = "held"
 	MarkUsable       Mark = "usable"
+	MarkLimited      Mark = "limited" // left, but a group above has less
 	MarkExpired      Mark = "expired"
 	MarkProtected    Mark = "protected"
 	MarkPast         Mark = "past" // funded, past its protection
@@ -38,6 +39,10 @@ type BudgetBar struct {
 	Running ledger.Amount
 	Held    ledger.Amount // set aside, without the running part
 	Expired ledger.Amount
+	// Limited is what is left here but not usable now, because LimitedBy, a group
+	// above, has less.
+	Limited   ledger.Amount
+	LimitedBy string
 	// DuePPM is where time says spending should be, ProjectedPPM where it ends
 	// at the present pace, both in millionths of Total. Negative: not drawn.
 	DuePPM, ProjectedPPM int64

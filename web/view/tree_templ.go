@@ -550,7 +550,7 @@ func potTable(rows []PotRow) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = term("pool").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = termOf("pool", "Pool").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -651,7 +651,7 @@ func childTable(rows []ChildRow) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = term("pool").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = termOf("pool", "Pool").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
