@@ -33,7 +33,7 @@ func at(s string) ledger.Instant {
 	return ledger.At(v)
 }
 
-func h(n int64) Num { return GPUh(ledger.Amount(n) * ledger.GPUHour) }
+func h(n int64) Num { return gpuh(ledger.Amount(n) * ledger.GPUHour) }
 
 func amt(n int64) ledger.Amount { return ledger.Amount(n) * ledger.GPUHour }
 
@@ -55,7 +55,7 @@ func usableRows() []UsableRow {
 	return []UsableRow{
 		{1, "Segmentation", 1, "h100", h(1240), "Vision's pot", u, h(980), bar("Segmentation on h100", 12000, 8200, 310, 250, 0)},
 		{1, "Segmentation", 2, "a100", h(3318), "its own lots", u, h(3318), bar("Segmentation on a100", 4000, 480, 90, 112, 0)},
-		{4, "Speech-to-text", 1, "h100", GPUh(ledger.Amount(42_750_000)), "its own lots", u, h(11), bar("Speech-to-text on h100", 600, 520, 20, 8, 40)},
+		{4, "Speech-to-text", 1, "h100", gpuh(ledger.Amount(42_750_000)), "its own lots", u, h(11), bar("Speech-to-text on h100", 600, 520, 20, 8, 40)},
 	}
 }
 
@@ -65,9 +65,9 @@ func jobRows() []JobRow {
 		{812, "seg-vit-l-finetune", "Ada Byron", 1, "Segmentation", 1, "h100", "2 × 8 GPUs", "running", "running, protected until 14:20", MarkProtected, "", w("3 h ago", "2026-11-30 11:18:44 CET"), "2 h 58 min", h(48)},
 		{815, "seg-vit-l-eval", "Ada Byron", 1, "Segmentation", 1, "h100", "8 GPUs", "waiting", "waiting, place 3 of 41", MarkWaiting, "Waits for 8 GPUs on h100: 3 are free on the best node, and Vision has had 1.40 × its share.", w("12 min ago", "2026-11-30 14:08:02 CET"), "–", h(0)},
 		{790, "sweep-17", "Ada Byron", 1, "Segmentation", 2, "a100", "1 GPU", "running", "running, unfunded", MarkUnfunded, "", w("1 day 2 h ago", "2026-11-29 12:08:02 CET"), "6 h 12 min", h(0)},
-		{788, "sweep-16", "Ada Byron", 1, "Segmentation", 2, "a100", "4 GPUs", "running", "running, past protection", MarkPast, "", w("1 day 3 h ago", "2026-11-29 11:08:02 CET"), "9 h", GPUh(129_600_000 / 4 * 3)},
-		{770, "preprocess", "Ada Byron", 4, "Speech-to-text", 1, "h100", "1 GPU", "failed", "failed, exit 1", "", "Ended by itself with exit 1 after 4 min.", w("2 days ago", "2026-11-28 09:00:10 CET"), "4 min", GPUh(240_000)},
-		{744, "seg-base", "Ada Byron", 1, "Segmentation", 1, "h100", "8 GPUs", "finished", "finished", MarkSpent, "", w("3 days ago", "2026-11-27 09:00:10 CET"), "7 h 40 min", GPUh(220_800_017)},
+		{788, "sweep-16", "Ada Byron", 1, "Segmentation", 2, "a100", "4 GPUs", "running", "running, past protection", MarkPast, "", w("1 day 3 h ago", "2026-11-29 11:08:02 CET"), "9 h", gpuh(129_600_000 / 4 * 3)},
+		{770, "preprocess", "Ada Byron", 4, "Speech-to-text", 1, "h100", "1 GPU", "failed", "failed, exit 1", "", "Ended by itself with exit 1 after 4 min.", w("2 days ago", "2026-11-28 09:00:10 CET"), "4 min", gpuh(240_000)},
+		{744, "seg-base", "Ada Byron", 1, "Segmentation", 1, "h100", "8 GPUs", "finished", "finished", MarkSpent, "", w("3 days ago", "2026-11-27 09:00:10 CET"), "7 h 40 min", gpuh(220_800_017)},
 	}
 }
 
@@ -127,7 +127,7 @@ func statement() Statement {
 		Pools: []PoolSum{{1, "h100", h(12600), h(8760), h(310), h(250), h(1240), h(40), h(0)}, {2, "a100", h(4000), h(480), h(90), h(112), h(3318), h(0), h(0)}},
 		Lots:  lots(),
 		Open: []OpenRow{
-			{812, "seg-vit-l-finetune", "h100", "2 × 8 GPUs", MarkProtected, "protected", When{"2 h 58 min ago", "x"}, When{"in 2 min", "2026-11-30 14:22:00 CET"}, GPUh(500_000), h(48)},
+			{812, "seg-vit-l-finetune", "h100", "2 × 8 GPUs", MarkProtected, "protected", When{"2 h 58 min ago", "x"}, When{"in 2 min", "2026-11-30 14:22:00 CET"}, gpuh(500_000), h(48)},
 			{790, "sweep-17", "a100", "1 GPU", MarkUnfunded, "unfunded", When{"6 h 12 min ago", "x"}, When{}, h(0), h(0)}},
 		Entries: []EntryRow{
 			{991, w, "settle", "Charge of job 812, attempt 1", "/jobs/812", "charge:attempt:881:0ms:3600000ms", "h100", h(-16), h(1240)},
@@ -188,11 +188,11 @@ func jobPage(z *time.Location) Job {
 		},
 		Contract: []Fact{{Name: "Protected for", Value: "2 h", Term: "protected for"}, {Name: "Grace", Value: "6 min", Term: "grace"}, {Name: "When money ends", Value: "go on, unfunded"}},
 		Workload: []Fact{{Name: "Command", Value: "python train.py --resume\n  --epochs 40"}, {Name: "Working directory", Value: "/home/ada/seg"}},
-		Attempts: []AttemptRow{{881, 1, "n3, n4", 3, MarkProtected, When{"3 h ago", "x"}, When{"4 min ago", "x"}, "2 h 56 min", "evicted by rule V3 for job 840", GPUh(168_960_000)}},
+		Attempts: []AttemptRow{{881, 1, "n3, n4", 3, MarkProtected, When{"3 h ago", "x"}, When{"4 min ago", "x"}, "2 h 56 min", "evicted by rule V3 for job 840", gpuh(168_960_000)}},
 		Charges: []ChargeRow{
 			{"charge:attempt:881:0ms:7200000ms", When{"1 h ago", "x"}, "0 min", "2 h", "charge", 31, h(32)},
-			{"charge:attempt:881:7200000ms:10560000ms", When{"4 min ago", "x"}, "2 h", "2 h 56 min", "charge", 31, GPUh(53_760_000)}},
-		Total: GPUh(168_960_000), Log: &LogTail{Lines: strings.Split(strings.Repeat("epoch 12  loss 0.0812  lr 3.0e-04  7 412 img/s\n", 12), "\n"), Skipped: "The last 13 of 10 412 lines.", Live: true},
+			{"charge:attempt:881:7200000ms:10560000ms", When{"4 min ago", "x"}, "2 h", "2 h 56 min", "charge", 31, gpuh(53_760_000)}},
+		Total: gpuh(168_960_000), Log: &LogTail{Lines: strings.Split(strings.Repeat("epoch 12  loss 0.0812  lr 3.0e-04  7 412 img/s\n", 12), "\n"), Skipped: "The last 13 of 10 412 lines.", Live: true},
 		MayCancel: true, MayPause: true, MayResume: true, Key: "k",
 	}
 }

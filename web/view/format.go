@@ -3,127 +3,68 @@ package view
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"tranche/ledger"
 )
 
-// nnbsp is the narrow no-break space that groups thousands and joins a number
-// to its unit.
-const nnbsp = "\u202f"
+// gpuh is an amount of a picture as a number with its exact value.
+func gpuh(a ledger.Amount) Num { return Num{Text: a.Hours(), Exact: a.Exact()} }
 
-// GPUh is an amount as a number of GPU-hours: grouped thousands, at most two
-// decimals; the exact value for hover and copies.
-func GPUh(a ledger.Amount) Num { return Num{Text: hours(a), Exact: exactHours(a)} }
-
-// hours rounds half away from zero to hundredths of a GPU-hour for the eye; what
-// is charged is never taken from here.
-func hours(a ledger.Amount) string {
-	sign, u := "", uint64(a)
-	if a < 0 {
-		sign, u = "−", -u
-	}
-	const hundredth = uint64(ledger.GPUHour) / 100
-	c := (u + hundredth/2) / hundredth
-	if c == 0 && u > 0 {
-		return sign + "<0.01"
-	}
-	s := sign + Group(int64(c/100))
-	if f := c % 100; f > 0 {
-		s += "." + pad2(f)
-	}
-	return s
-}
-
-// exactHours is the whole value with as many decimals as it needs and no
-// grouping, so that a copy can be pasted into a sheet.
-func exactHours(a ledger.Amount) string {
-	sign, u := "", uint64(a)
-	if a < 0 {
-		sign, u = "-", -u
-	}
-	const hour = uint64(ledger.GPUHour)
-	s := sign + strconv.FormatUint(u/hour, 10)
-	rest := u % hour
-	if rest == 0 {
-		return s
-	}
-	// 1/3,600,000 of an hour has no finite decimal: ten digits tell units apart.
-	frac := strconv.FormatUint(rest*10_000_000_000/hour, 10)
-	return s + "." + strings.TrimRight(strings.Repeat("0", 10-len(frac))+frac, "0")
-}
-
-// Group writes a whole number with thin spaces between thousands.
-func Group(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, s = "−", s[1:]
-	}
+// group writes a whole number with narrow no-break spaces between thousands.
+func group(n int) string {
+	s := strconv.Itoa(n)
 	out := ""
-	for len(s) > 3 {
-		out = nnbsp + s[len(s)-3:] + out
+	for len(s) > 3 && s[len(s)-4] != '-' {
+		out = "\u202f" + s[len(s)-3:] + out
 		s = s[:len(s)-3]
 	}
-	return sign + s + out
+	return s + out
 }
 
-func pad2(n uint64) string {
-	if n < 10 {
-		return "0" + strconv.FormatUint(n, 10)
+// zero hides a count that says nothing.
+func zero(n int) string {
+	if n == 0 {
+		return "–"
 	}
-	return strconv.FormatUint(n, 10)
+	return group(n)
 }
 
-// At writes an instant for people: relative to now for lists, exact with its
-// zone for hover and detail. The zero instant gives an empty When.
-func At(i, now ledger.Instant, zone *time.Location) When {
-	if i == 0 {
-		return When{}
-	}
-	exact := i.Time().In(zone).Format("2006-01-02 15:04:05 MST")
-	ms := now.MillisSince(i)
-	if ms < 0 {
-		return When{Text: "in " + Span(-ms), Exact: exact}
-	}
-	if ms < 60_000 {
-		return When{Text: "just now", Exact: exact}
-	}
-	return When{Text: Span(ms) + " ago", Exact: exact}
-}
-
-// Clock writes "14:20:05 CET", for the as-of line.
-func Clock(i ledger.Instant, zone *time.Location) string {
-	return i.Time().In(zone).Format("15:04:05 MST")
-}
-
-// Day writes "31 Dec 2026". Days end at 24:00, so the last day of a
-// half-open interval is the day of the instant before its end.
-func Day(i ledger.Instant, zone *time.Location) string {
-	return i.Time().In(zone).Format("2 Jan 2006")
-}
-
-// Span writes a duration given in milliseconds with its two largest units:
-// "45 s", "12 min", "3 h 20 min", "2 days 4 h".
-func Span(ms int64) string {
-	s := ms / 1000
-	switch {
-	case s < 60:
-		return strconv.FormatInt(s, 10) + " s"
-	case s < 3600:
-		return strconv.FormatInt(s/60, 10) + " min"
-	case s < 24*3600:
-		return two(s/3600, "h", s%3600/60, "min")
-	case s < 48*3600:
-		return two(1, "day", (s-24*3600)/3600, "h")
-	}
-	return two(s/(24*3600), "days", s%(24*3600)/3600, "h")
-}
-
-func two(a int64, ua string, b int64, ub string) string {
-	s := strconv.FormatInt(a, 10) + " " + ua
-	if b > 0 {
-		s += " " + strconv.FormatInt(b, 10) + " " + ub
+// dash stands for a value that is not there.
+func dash(s string) string {
+	if s == "" {
+		return "–"
 	}
 	return s
 }
+
+func orDash(n Num) Num {
+	if n.Text == "" {
+		return Num{Text: "–"}
+	}
+	return n
+}
+
+// pad is what the style sheet sets behind a number of an account table, so that
+// decimal points stand below each other; the text itself stays as it is.
+func (n Num) pad() string {
+	if n.Text == "" {
+		return ""
+	}
+	if last := n.Text[len(n.Text)-1]; last < '0' || last > '9' {
+		return ""
+	}
+	_, decimals, point := strings.Cut(n.Text, ".")
+	switch {
+	case !point:
+		return ".00"
+	case len(decimals) == 1:
+		return "0"
+	}
+	return ""
+}
+
+// bare is the exact value without its unit: what copies and form fields hold.
+func (n Num) bare() string { return strings.TrimSuffix(n.Exact, " GPU-h") }
+
+// depth is the indentation class of a tree row; the sheet knows 0 to 6.
+func depth(n int) string { return strconv.Itoa(min(max(n, 0), 6)) }

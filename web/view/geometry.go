@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -18,7 +19,7 @@ func pct(bp int64) string {
 	if bp < 0 {
 		sign, bp = "-", -bp
 	}
-	return sign + strconv.FormatInt(bp/100, 10) + "." + pad2(uint64(bp%100)) + "%"
+	return fmt.Sprintf("%s%d.%02d%%", sign, bp/100, bp%100)
 }
 
 // scale gives n/of in basis points, at most the whole; 0 when of is 0.

@@ -1,25 +1,10 @@
 package view
 
-import (
-	"strconv"
-	"strings"
-
-	"tranche/ledger"
-)
+import "tranche/ledger"
 
 // Num is a number for people: Text as set on the page, Exact as shown on hover
 // and put into copies. The unit stands in the column head, not here.
 type Num struct{ Text, Exact string }
-
-// whole says that the number has no decimals: account tables then show ".00"
-// by the style sheet alone, so that points stand below each other.
-func (n Num) whole() bool {
-	if n.Text == "" || strings.Contains(n.Text, ".") {
-		return false
-	}
-	last := n.Text[len(n.Text)-1]
-	return last >= '0' && last <= '9'
-}
 
 // When is an instant for people: Text relative in lists ("3 min ago"), Exact
 // with its zone ("2026-11-30 14:20:05 CET").
@@ -71,30 +56,4 @@ func (f Form) Refused(field string) *ledger.Refusal {
 		}
 	}
 	return nil
-}
-
-// zero hides a count that says nothing.
-func zero(n int) string {
-	if n == 0 {
-		return "–"
-	}
-	return Group(int64(n))
-}
-
-// depth is the indentation class of a tree row; the sheet knows 0 to 6.
-func depth(n int) string { return strconv.Itoa(min(max(n, 0), 6)) }
-
-// dash stands for a value that is not there.
-func dash(s string) string {
-	if s == "" {
-		return "–"
-	}
-	return s
-}
-
-func orDash(n Num) Num {
-	if n.Text == "" {
-		return Num{Text: "–"}
-	}
-	return n
 }

@@ -417,10 +417,10 @@ func (b BudgetBar) summary() string {
 		}
 		s += p.text()
 	}
-	return s + ", of " + hours(b.Total) + " GPU-h"
+	return s + ", of " + b.Total.Hours() + " GPU-h"
 }
 
-func (p part) text() string { return p.Name + " " + hours(p.Amount) }
+func (p part) text() string { return p.Name + " " + p.Amount.Hours() }
 
 // budgetBar is the full picture: label, bar with focusable parts, what is left.
 func budgetBar(b BudgetBar) templ.Component {
@@ -498,7 +498,7 @@ func budgetBar(b BudgetBar) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = num(GPUh(b.Total), "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = num(gpuh(b.Total), "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -635,7 +635,7 @@ func budgetBar(b BudgetBar) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = num(GPUh(p.Amount), "bar-"+string(p.Mark)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = num(gpuh(p.Amount), "bar-"+string(p.Mark)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1834,7 +1834,7 @@ func standingBars(s StandingBars) templ.Component {
 
 // text is the row in words, its accessible name.
 func (p standingPlace) text() string {
-	s := p.Group + ": usage " + hours(p.Usage) + " plus commitment " + hours(p.Commitment) + ", share " + hours(p.Share) +
+	s := p.Group + ": usage " + p.Usage.Hours() + " plus commitment " + p.Commitment.Hours() + ", share " + p.Share.Hours() +
 		" GPU-h; standing " + p.Standing + "; " + strconv.Itoa(p.Waiting) + " jobs waiting"
 	if p.Next {
 		s += "; next in line"

@@ -1442,7 +1442,7 @@ func reviewForm(m Review) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for _, l := range m.Lines {
-			templ_7745c5c3_Err = input(m.Form, field{Name: "award_" + itoa(l.PoolID), Label: l.Pool, Unit: "GPU-h", Short: true, Required: true, Default: l.Asked.Exact, Help: "Asked: " + l.Asked.Text + " GPU-h. Less is a partial award, 0 gives nothing on this pool."}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = input(m.Form, field{Name: "award_" + itoa(l.PoolID), Label: l.Pool, Unit: "GPU-h", Short: true, Required: true, Default: l.Asked.bare(), Help: "Asked: " + l.Asked.Text + " GPU-h. Less is a partial award, 0 gives nothing on this pool."}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -357,7 +357,7 @@ func treeRow(r TreeRow) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = numCell(GPUh(r.Bar.Total), "total").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = numCell(gpuh(r.Bar.Total), "total").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
