@@ -146,7 +146,8 @@ create table nodes (
   agent_version text not null default '',
   simulated  boolean not null default false,
   enrolled_at timestamptz not null,
-  -- liveness is real time, written by heartbeats
+  enrol_token_id bigint references enrol_tokens,
+  -- liveness is real time
   heartbeat_at timestamptz,
   health     text not null default 'healthy' check (health in ('healthy', 'suspect', 'lost')),
   health_since timestamptz not null,
@@ -448,7 +449,8 @@ create table placements (
   ram_mib    bigint not null,
   launcher   text not null default '',                     -- who claimed: the same one asking again gets the same answer
   claimed_at timestamptz,
-  elapsed_ms bigint not null default 0,                    -- last proven, business, since this member's claim
+  seen_ms    bigint not null default 0,                    -- last heartbeat's elapsed, business, since this member's claim
+  elapsed_ms bigint not null default 0,                    -- of it taken into the life cycle
   term_ms    bigint not null default 0,                    -- elapsed at the server-ordered SIGTERM; 0 = never
   ended      boolean not null default false,
   ended_at   timestamptz,
@@ -485,8 +487,10 @@ create table usage_segments (
   occupied_milli bigint not null,                          -- devices owned
   first      timestamptz not null,
   last       timestamptz not null,
+  xid        xid8 not null default pg_current_xact_id(),   -- snapshots read on from the oldest running transaction
   constraint usage_segments_order check (first < last)
 );
+create index usage_segments_xid on usage_segments (xid);
 create index usage_segments_window on usage_segments (pool_id, last) where class in ('funded', 'unfunded');
 create index usage_segments_attempt on usage_segments (attempt_id);
 create table job_logs (

@@ -51,6 +51,7 @@ type Store struct {
 	timeline   Timeline
 	last       atomic.Int64 // latest business instant given out: the timeline never goes back
 	log        *slog.Logger
+	beats      heartbeats
 }
 
 // Open connects to a migrated database as the server's role. It refuses to work

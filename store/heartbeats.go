@@ -1,0 +1,239 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/ledger"
+)
+
+// Beat is one node's sign of life.
+type Beat struct {
+	Node     ledger.NodeID
+	BootID   string
+	Devices  []DeviceUse
+	Attempts []Seen
+}
+
+// DeviceUse is one reading of one device; UtilPct below 0 is unknown.
+type DeviceUse struct {
+	Index      int32
+	UtilPct    int32
+	HBMUsedMiB int64
+	OK         bool
+}
+
+// Seen is what a node knows of one attempt's part. ElapsedUS is real µs since its claim.
+type Seen struct {
+	Attempt   ledger.AttemptID
+	Fence     int64
+	Rank      int32
+	ElapsedUS int64
+}
+
+// telemetryEvery is how often one row per node is kept, real ms.
+const telemetryEvery = 10_000
+
+// heartbeats gathers the beats that arrive while others are being written, so
+// that many nodes cost few transactions.
+type heartbeats struct {
+	mu      sync.Mutex
+	waiting []beatCall
+	writing bool
+	kept    map[ledger.NodeID]ledger.Instant // last telemetry row, real
+}
+
+type beatCall struct {
+	beat Beat
+	done chan error
+}
+
+// Heartbeat records a node's sign of life. It returns once that is written,
+// together with whatever other nodes sent meanwhile.
+func (s *Store) Heartbeat(ctx context.Context, b Beat) error {
+	call := beatCall{b, make(chan error, 1)}
+	h := &s.beats
+	h.mu.Lock()
+	h.waiting = append(h.waiting, call)
+	first := !h.writing
+	h.writing = true
+	h.mu.Unlock()
+	if first {
+		// The writer also serves others, so it outlives its own caller's patience.
+		go s.writeBeats(context.WithoutCancel(ctx))
+	}
+	select {
+	case err := <-call.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// writeBeats writes until nothing waits any more.
+func (s *Store) writeBeats(ctx context.Context) {
+	h := &s.beats
+	for {
+		h.mu.Lock()
+		calls := h.waiting
+		h.waiting = nil
+		h.writing = len(calls) > 0
+		h.mu.Unlock()
+		if len(calls) == 0 {
+			return
+		}
+		beats := make([]Beat, len(calls))
+		for i, c := range calls {
+			beats[i] = c.beat
+		}
+		err := s.recordBeats(ctx, beats)
+		for _, c := range calls {
+			c.done <- err
+		}
+	}
+}
+
+// recordBeats writes a batch of beats in one transaction.
+func (s *Store) recordBeats(ctx context.Context, beats []Beat) error {
+	// A node that beat twice meanwhile is known by its last word.
+	latest := map[ledger.NodeID]Beat{}
+	for _, b := range beats {
+		latest[b.Node] = b
+	}
+	batchOf := make([]Beat, 0, len(latest))
+	for _, b := range latest {
+		batchOf = append(batchOf, b)
+	}
+	slices.SortFunc(batchOf, func(a, b Beat) int { return cmp.Compare(a.Node, b.Node) })
+	var kept []Beat
+	err := s.inTx(ctx, "heartbeat", func(tx *Tx) error {
+		batch := &pgx.Batch{}
+		s.queueSeen(batch, batchOf)
+		queueDevices(batch, batchOf, tx.Real)
+		var rebooted int64
+		queueSigns(batch, batchOf, tx.Real, &rebooted)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("record heartbeats: %w", err)
+		}
+		if rebooted > 0 {
+			tx.Notify(channelOrders)
+		}
+		kept = s.telemetryDue(batchOf, tx.Real)
+		_, err := tx.CopyFrom(ctx, pgx.Identifier{"node_telemetry"}, []string{"node_id", "at", "util_pct", "hbm_used_mib"},
+			pgx.CopyFromSlice(len(kept), func(i int) ([]any, error) {
+				util, hbm := kept[i].readings()
+				return []any{kept[i].Node, tx.Now, util, hbm}, nil
+			}))
+		return err
+	})
+	if err == nil {
+		s.beats.mu.Lock()
+		defer s.beats.mu.Unlock()
+		for _, b := range kept {
+			s.beats.kept[b.Node] = s.Real()
+		}
+	}
+	return err
+}
+
+// telemetryDue picks the nodes whose last kept reading is old enough.
+func (s *Store) telemetryDue(beats []Beat, real ledger.Instant) []Beat {
+	s.beats.mu.Lock()
+	defer s.beats.mu.Unlock()
+	if s.beats.kept == nil {
+		s.beats.kept = map[ledger.NodeID]ledger.Instant{}
+	}
+	var due []Beat
+	for _, b := range beats {
+		last, ok := s.beats.kept[b.Node]
+		if len(b.Devices) > 0 && (!ok || real.MillisSince(last) >= telemetryEvery) {
+			due = append(due, b)
+		}
+	}
+	return due
+}
+
+func (b *Beat) readings() (util []int32, hbm []int64) {
+	for _, d := range b.Devices {
+		util, hbm = append(util, d.UtilPct), append(hbm, d.HBMUsedMiB)
+	}
+	return util, hbm
+}
+
+// queueSeen notes how far attempts have come, by the last heartbeat's word.
+func (s *Store) queueSeen(batch *pgx.Batch, beats []Beat) {
+	type row struct {
+		seen Seen
+		node ledger.NodeID
+	}
+	var all []row
+	for _, b := range beats {
+		for _, a := range b.Attempts {
+			all = append(all, row{a, b.Node})
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	slices.SortFunc(all, func(a, b row) int {
+		return cmp.Or(cmp.Compare(a.seen.Attempt, b.seen.Attempt), cmp.Compare(a.seen.Rank, b.seen.Rank))
+	})
+	attempts, fences, ranks := make([]int64, len(all)), make([]int64, len(all)), make([]int32, len(all))
+	nodes, elapsed := make([]int64, len(all)), make([]int64, len(all))
+	for i, r := range all {
+		attempts[i], fences[i], ranks[i] = int64(r.seen.Attempt), r.seen.Fence, r.seen.Rank
+		nodes[i], elapsed[i] = int64(r.node), s.businessMs(r.seen.ElapsedUS)
+	}
+	const mine = `with said as (select * from unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bigint[]) u (attempt, fence, rank, node, elapsed))
+		`
+	args := []any{attempts, fences, ranks, nodes, elapsed}
+	batch.Queue(mine+`select from placements p join said on said.attempt = p.attempt_id and said.rank = p.rank and said.node = p.node_id
+		where not p.ended order by p.attempt_id, p.rank for update of p`, args...)
+	batch.Queue(mine+`update placements p set seen_ms = greatest(p.seen_ms, said.elapsed) from said, attempts a
+		where said.attempt = p.attempt_id and said.rank = p.rank and said.node = p.node_id and not p.ended and p.claimed_at is not null
+			and a.id = p.attempt_id and a.fence = said.fence`, args...)
+}
+
+// queueDevices notes the devices' use, and which of them are dead.
+func queueDevices(batch *pgx.Batch, beats []Beat, real ledger.Instant) {
+	var nodes, hbm []int64
+	var indices, util []int32
+	var dead []bool
+	for _, b := range beats {
+		for _, d := range b.Devices {
+			nodes, indices = append(nodes, int64(b.Node)), append(indices, d.Index)
+			util, hbm, dead = append(util, d.UtilPct), append(hbm, d.HBMUsedMiB), append(dead, !d.OK)
+		}
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	batch.Queue(`update devices d set util_pct = u.util, hbm_used_mib = u.hbm, dead = u.dead, seen_at = $6
+		from unnest($1::bigint[], $2::int[], $3::int[], $4::bigint[], $5::boolean[]) u (node, idx, util, hbm, dead)
+		where d.node_id = u.node and d.idx = u.idx`, nodes, indices, util, hbm, dead, real)
+}
+
+// queueSigns notes that the nodes live; what silence means is the leader's to
+// say. A node that was restarted gets its orders anew.
+func queueSigns(batch *pgx.Batch, beats []Beat, real ledger.Instant, rebooted *int64) {
+	nodes, boots := make([]int64, len(beats)), make([]string, len(beats))
+	for i, b := range beats {
+		nodes[i], boots[i] = int64(b.Node), b.BootID
+	}
+	batch.Queue(`with said as (select * from unnest($1::bigint[], $2::text[]) u (node, boot)),
+		mine as (select n.id, said.boot, n.boot_id <> said.boot as rebooted from nodes n join said on said.node = n.id order by n.id for update of n),
+		done as (update nodes n set heartbeat_at = $3, boot_id = mine.boot, orders = n.orders + mine.rebooted::int from mine where n.id = mine.id)
+		select count(*) filter (where rebooted) from mine`, nodes, boots, real).
+		QueryRow(func(row pgx.Row) error { return row.Scan(rebooted) })
+}
+
+// businessMs turns an agent's real µs into business ms: the one place that does.
+func (s *Store) businessMs(us int64) int64 {
+	const most = 1 << 50 // 35 years; more is a broken clock
+	return max(0, min(us, most)) * s.Speed() / 1000
+}

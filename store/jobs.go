@@ -1,0 +1,259 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+)
+
+// Channels of NOTIFY.
+const (
+	channelCycle  = "tranche_cycle"  // something may let a job start
+	channelOrders = "tranche_orders" // some node's desired state changed
+	channelPage   = "tranche_page"   // live pages may look again
+)
+
+// Submission asks for a job. Nil pointers and zero values stand for the preset's,
+// the policy's or the node's proportional default.
+type Submission struct {
+	Preset  string // debug, train (default), long, free
+	Name    string
+	Project string // path
+	Pool    string // name
+
+	Nodes    int64
+	GPUs     int64 // per node
+	GPUMilli int64 // 1..1000 of one GPU
+	CPUMilli int64 // per node
+	RAMMiB   int64 // per node
+
+	Command    string // for /bin/sh -c
+	WorkDir    string
+	Env        map[string]string
+	OutputPath string
+	Checkpoint string // "signal:USR1" or a command
+
+	MinMs       *int64
+	GraceMs     *int64 // real
+	MaxMs       *int64
+	Resumable   *bool
+	StopOnMoney bool
+	OrFree      bool
+	Urgency     int
+	MaxCharge   ledger.Amount // over the whole job; 0 = no limit
+}
+
+// SubmitJob puts a job into its pool's queue and gives its number. Every wrong
+// field is named (ledger.Refusals); whoever may not submit there is refused.
+func (s *Store) SubmitJob(ctx context.Context, cmd Command, sub Submission) (ledger.JobID, error) {
+	return runCommand(ctx, s, "job.submit", cmd, sub, func(tx *Tx) (ledger.JobID, error) {
+		target, err := loadTarget(ctx, tx, cmd.Actor, sub)
+		if err != nil {
+			return 0, err
+		}
+		job, refusals := sub.check(target, cmd.Actor, tx.Now)
+		if len(refusals) > 0 {
+			return 0, refusals
+		}
+		job.Member = cmd.Actor.Person
+		if err := insertJob(ctx, tx, job, sub); err != nil {
+			return 0, err
+		}
+		tx.Notify(channelCycle)
+		tx.Notify(channelPage)
+		return job.ID, audit(ctx, tx, cmd, act{Verb: "job.submit", Subject: fmt.Sprintf("job %d", job.ID), After: job})
+	})
+}
+
+// target is where a submission goes, with the facts its check needs.
+type target struct {
+	project   ledger.GroupID
+	path      string
+	suspended bool
+	pool      poolFacts
+	policy    scheduler.Policy
+	nodes     []nodeSize // of the pool, not retired
+}
+
+type poolFacts struct {
+	id       ledger.PoolID
+	name     string
+	ratePPM  int64
+	gpus     int64 // of the reference node
+	cpuMilli int64
+	ramMiB   int64
+}
+
+type nodeSize struct{ gpus, cpuMilli, ramMiB int64 }
+
+// loadTarget finds project and pool; what is missing there is a refusal of its field.
+func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission) (*target, error) {
+	t := &target{path: sub.Project}
+	var refusals ledger.Refusals
+	var kind string
+	var archived bool
+	err := tx.QueryRow(ctx, `select id, kind, suspended_at is not null, archived_at is not null from groups where path = $1`, sub.Project).
+		Scan(&t.project, &kind, &t.suspended, &archived)
+	switch {
+	case noRow(err) || (err == nil && (kind != "project" || archived)):
+		refusals = append(refusals, refuse(ledger.Invalid, "project.missing", "project", "There is no project "+sub.Project+"; choose one of yours."))
+	case err != nil:
+		return nil, err
+	default:
+		if denied := actor.May(ledger.JobSubmit, sub.Project, tx.Now); denied != nil {
+			return nil, denied
+		}
+		if t.suspended {
+			refusals = append(refusals, &ledger.Refusal{Kind: ledger.Conflict, Code: "project.suspended", Field: "project",
+				Detail: "Project " + sub.Project + " is suspended and starts nothing new; ask its PI or manager."})
+		}
+	}
+	p := &t.pool
+	err = tx.QueryRow(ctx, `select id, name, rate_ppm, node_gpus, node_cpu_milli, node_ram_mib from pools where name = $1`, sub.Pool).
+		Scan(&p.id, &p.name, &p.ratePPM, &p.gpus, &p.cpuMilli, &p.ramMiB)
+	if noRow(err) {
+		refusals = append(refusals, refuse(ledger.Invalid, "pool.missing", "pool", "There is no pool "+sub.Pool+"; choose one of the list."))
+	} else if err != nil {
+		return nil, err
+	}
+	if len(refusals) > 0 {
+		return nil, refusals
+	}
+	if t.policy, err = loadPolicy(ctx, tx); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, `select (select count(*) from devices d where d.node_id = n.id), n.cpu_milli, n.ram_mib
+		from nodes n where n.pool_id = $1 and n.retired_at is null order by n.id`, p.id)
+	if err != nil {
+		return nil, err
+	}
+	t.nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n nodeSize, err error) {
+		return n, row.Scan(&n.gpus, &n.cpuMilli, &n.ramMiB)
+	})
+	return t, err
+}
+
+// loadPolicy gives the newest policy, or the default before there is one.
+func loadPolicy(ctx context.Context, tx *Tx) (scheduler.Policy, error) {
+	policy := scheduler.DefaultPolicy()
+	err := tx.QueryRow(ctx, `select policy from policies order by version desc limit 1`).Scan(&policy)
+	if noRow(err) {
+		return policy, nil
+	}
+	return policy, err
+}
+
+// insertJob writes a job that has passed its check and sets its number.
+func insertJob(ctx context.Context, tx *Tx, j *scheduler.Job, sub Submission) error {
+	c := &j.Contract
+	err := tx.QueryRow(ctx, `insert into jobs (project_id, pool_id, member_id, name, preset, nodes, gpus, gpu_milli, cpu_milli, ram_mib,
+		milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, queue_seq, state, submitted_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, nextval('queue_seq'), 'pending', $21)
+		returning id, queue_seq`,
+		j.Project, j.Pool, j.Member, sub.Name, sub.Preset, j.Shape.Nodes, j.Shape.GPUs, j.Shape.GPUMilli, j.Shape.CPUMilli, j.Shape.RAMMiB,
+		j.Rate.MilliGPU, j.Rate.PPM, c.MinMs, c.GraceMs, c.MaxMs, c.Resumable, c.StopOnMoney, c.OrFree, c.MaxCharge, c.Urgency, tx.Now).
+		Scan(&j.ID, &j.QueueSeq)
+	if err != nil {
+		return err
+	}
+	j.Submitted = tx.Now
+	env := sub.Env
+	if env == nil {
+		env = map[string]string{}
+	}
+	if _, err := tx.Exec(ctx, `insert into job_commands (job_id, command, workdir, env, output_path, checkpoint) values ($1, $2, $3, $4, $5, $6)`,
+		j.ID, sub.Command, sub.WorkDir, env, sub.OutputPath, sub.Checkpoint); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `insert into job_events (job_id, at, kind) values ($1, $2, 'submitted')`, j.ID, tx.Now)
+	return err
+}
+
+// CancelJob ends a job for good: what waits never starts, what has not claimed
+// costs nothing, what runs gets its grace. Cancelling again is no further effect.
+func (s *Store) CancelJob(ctx context.Context, cmd Command, id ledger.JobID) error {
+	return s.jobCommand(ctx, cmd, "job.cancel", id, func(tx *Tx, l *life) error {
+		if refusal := cmd.Actor.MayOwn(ledger.JobCancel, l.path, l.job.Member, tx.Now); refusal != nil {
+			return refusal
+		}
+		changed, refusal := l.advance(scheduler.Event{Kind: scheduler.EvCancelled, At: tx.Now}, "cancel-asked", nil)
+		if refusal != nil {
+			return refusal
+		}
+		if !changed {
+			return nil
+		}
+		_, err := tx.Exec(ctx, `update jobs set cancel_asked_by = $2 where id = $1`, id, cmd.Actor.Person)
+		return err
+	})
+}
+
+// PauseJob keeps a waiting job from starting; pausing again is no further effect.
+func (s *Store) PauseJob(ctx context.Context, cmd Command, id ledger.JobID) error {
+	return s.jobCommand(ctx, cmd, "job.pause", id, pauseWith(cmd, scheduler.EvPaused, "paused"))
+}
+
+// ResumeJob lets a paused job wait for its start again, at its old place.
+func (s *Store) ResumeJob(ctx context.Context, cmd Command, id ledger.JobID) error {
+	return s.jobCommand(ctx, cmd, "job.resume", id, pauseWith(cmd, scheduler.EvResumed, "resumed"))
+}
+
+func pauseWith(cmd Command, kind scheduler.EventKind, word string) func(*Tx, *life) error {
+	return func(tx *Tx, l *life) error {
+		if refusal := cmd.Actor.MayOwn(ledger.JobPause, l.path, l.job.Member, tx.Now); refusal != nil {
+			return refusal
+		}
+		if _, refusal := l.advance(scheduler.Event{Kind: kind, At: tx.Now}, word, nil); refusal != nil {
+			return refusal
+		}
+		tx.Notify(channelCycle)
+		return nil
+	}
+}
+
+// StopJob is an operator's stop of what runs. The attempt ends with its grace and
+// is credited; a resumable job waits again.
+func (s *Store) StopJob(ctx context.Context, cmd Command, id ledger.JobID, why string) error {
+	return s.jobCommand(ctx, cmd, "job.stop", id, func(tx *Tx, l *life) error {
+		if refusal := cmd.Actor.May(ledger.JobStop, l.path, tx.Now); refusal != nil {
+			return refusal
+		}
+		if l.state.Job != scheduler.JobActive {
+			return &ledger.Refusal{Kind: ledger.Conflict, Code: "job.not_running",
+				Detail: fmt.Sprintf("Job %d does not run; there is nothing to stop.", id)}
+		}
+		l.stopFacts = map[string]string{"why": why}
+		_, refusal := l.advance(scheduler.Event{Kind: scheduler.EvSignalled, At: tx.Now, Rule: scheduler.Operator}, "stopped", l.stopFacts)
+		if refusal != nil {
+			return refusal
+		}
+		return nil
+	})
+}
+
+// jobCommand is the frame of a command on one job: lock, decide, write, audit.
+func (s *Store) jobCommand(ctx context.Context, cmd Command, verb string, id ledger.JobID, fn func(*Tx, *life) error) error {
+	_, err := runCommand(ctx, s, verb, cmd, id, func(tx *Tx) (ledger.JobID, error) {
+		l, err := loadLife(ctx, tx, id)
+		if err != nil {
+			return 0, err
+		}
+		before := jobState(&l.state)
+		if err := fn(tx, l); err != nil {
+			return 0, err
+		}
+		if err := s.keep(ctx, tx, l); err != nil {
+			return 0, err
+		}
+		type state struct {
+			State string `json:"state"`
+		}
+		return id, audit(ctx, tx, cmd, act{Verb: verb, Subject: fmt.Sprintf("job %d", id),
+			Before: state{before}, After: state{jobState(&l.state)}})
+	})
+	return err
+}

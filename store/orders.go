@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+)
+
+// Order is what the dispatcher wants of one attempt's part on one node.
+type Order struct {
+	Attempt    ledger.AttemptID
+	Fence      int64
+	Rank       int32
+	Claimed    bool
+	Stop       bool
+	Rule       scheduler.Rule // why it is to stop
+	GraceMs    int64          // real, SIGTERM to SIGKILL
+	Job        ledger.JobID
+	Project    string // path
+	User       string
+	Command    string
+	WorkDir    string
+	Env        map[string]string
+	OutputPath string
+	Checkpoint string
+	Placed     scheduler.Placed
+	Resume     bool     // an earlier attempt has run
+	Nodes      []string // names, by rank
+}
+
+// Desired is the whole of what a node is to run. Version is never 0.
+type Desired struct {
+	Version int64
+	Orders  []Order
+}
+
+// DesiredState gives what a node is to run now.
+func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, error) {
+	var d Desired
+	err := s.readTx(ctx, "desired state", func(tx *Tx) error {
+		policy, err := loadPolicy(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, `select orders + 1 from nodes where id = $1`, node).Scan(&d.Version); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `select a.id, a.fence, p.rank, p.claimed_at is not null, a.phase = 'ending', a.stop_rule,
+				case when a.funded then j.grace_ms else least(j.grace_ms, $2) end, j.id, g.path,
+				coalesce(nullif(pn.username, ''), pn.name, 'person ' || j.member_id), c.command, c.workdir, c.env, c.output_path, c.checkpoint,
+				p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib,
+				exists (select from attempts e where e.job_id = j.id and e.n < a.n and e.started_at is not null),
+				(select array_agg(nn.name order by pp.rank) from placements pp join nodes nn on nn.id = pp.node_id where pp.attempt_id = a.id)
+			from placements p join attempts a on a.id = p.attempt_id join jobs j on j.id = a.job_id join groups g on g.id = j.project_id
+			join job_commands c on c.job_id = j.id left join person_names pn on pn.person_id = j.member_id
+			where p.node_id = $1 and not p.ended and a.phase in ('starting', 'running', 'ending') order by a.id, p.rank`, node, policy.UnfundedGraceMs)
+		if err != nil {
+			return err
+		}
+		d.Orders, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o Order, err error) {
+			p := &o.Placed
+			p.Node = node
+			err = row.Scan(&o.Attempt, &o.Fence, &o.Rank, &o.Claimed, &o.Stop, &o.Rule, &o.GraceMs, &o.Job, &o.Project, &o.User,
+				&o.Command, &o.WorkDir, &o.Env, &o.OutputPath, &o.Checkpoint, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB, &o.Resume, &o.Nodes)
+			p.Rank = o.Rank
+			return o, err
+		})
+		return err
+	})
+	return d, err
+}
+
+// Watch tells long polls when their node's desired state has a new version. It
+// follows the notifications of all servers; Run must be going.
+type Watch struct {
+	store   *Store
+	mu      sync.Mutex
+	version map[ledger.NodeID]int64
+	changed chan struct{} // closed and replaced at every change
+}
+
+// NewWatch makes a watch on the nodes' orders.
+func (s *Store) NewWatch() *Watch {
+	return &Watch{store: s, version: map[ledger.NodeID]int64{}, changed: make(chan struct{})}
+}
+
+// Run follows the notifications until ctx ends.
+func (w *Watch) Run(ctx context.Context) error {
+	for range w.store.Listen(ctx, channelOrders) {
+		if err := w.look(ctx); err != nil && ctx.Err() == nil {
+			w.store.log.WarnContext(ctx, "could not look for new orders", "cause", err)
+		}
+	}
+	return ctx.Err()
+}
+
+// look reads every node's version and wakes the polls when one moved.
+func (w *Watch) look(ctx context.Context) error {
+	rows, err := w.store.pool.Query(ctx, `select id, orders + 1 from nodes where retired_at is null`)
+	if err != nil {
+		return fmt.Errorf("store: watch orders: %w", err)
+	}
+	now := map[ledger.NodeID]int64{}
+	var node ledger.NodeID
+	var version int64
+	if _, err := pgx.ForEachRow(rows, []any{&node, &version}, func() error {
+		now[node] = version
+		return nil
+	}); err != nil {
+		return fmt.Errorf("store: watch orders: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	moved := false
+	for node, version := range now {
+		moved = moved || w.version[node] != version
+	}
+	if moved {
+		w.version = now
+		close(w.changed)
+		w.changed = make(chan struct{})
+	}
+	return nil
+}
+
+// Wait returns when the node's version may differ from the one given, or when
+// ctx ends.
+func (w *Watch) Wait(ctx context.Context, node ledger.NodeID, version int64) {
+	for {
+		w.mu.Lock()
+		now, changed := w.version[node], w.changed
+		w.mu.Unlock()
+		if now != version {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

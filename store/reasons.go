@@ -1,0 +1,93 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+)
+
+// mostReasons bounds the reasons written in one cycle; the others follow in the
+// next ones.
+const mostReasons = 500
+
+// reasonRefresh is after how many cycles a reason is written again although only
+// its standings moved.
+const reasonRefresh = 20
+
+// toldReason is what the database last heard about a job.
+type toldReason struct {
+	sum   uint64 // of code, rank and facts
+	cycle int64
+}
+
+// queueReasons writes the reasons that changed since they were last written,
+// and gives what the database then knows.
+func (w *World) queueReasons(batch *pgx.Batch, p *scheduler.Plan, dropped []scheduler.Reason) (map[ledger.JobID]toldReason, error) {
+	told := make(map[ledger.JobID]toldReason, len(p.Reasons))
+	var jobs []ledger.JobID
+	var texts []string
+	for _, list := range [2][]scheduler.Reason{p.Reasons, dropped} {
+		for i := range list {
+			r := &list[i]
+			was, known := w.told[r.Job]
+			is := toldReason{w.sumOf(r), p.Cycle}
+			fresh := known && was.sum == is.sum && p.Cycle-was.cycle < reasonRefresh+int64(r.Job)%reasonRefresh
+			if fresh || len(jobs) >= mostReasons {
+				if known {
+					told[r.Job] = was
+				}
+				continue
+			}
+			text, err := json.Marshal(r)
+			if err != nil {
+				return nil, fmt.Errorf("reason of job %d: %w", r.Job, err)
+			}
+			jobs, texts = append(jobs, r.Job), append(texts, string(text))
+			told[r.Job] = is
+		}
+	}
+	if len(jobs) > 0 {
+		// A dropped item's reason comes after the plan's own; the last one counts.
+		batch.Queue(`insert into job_reasons (job_id, reason, at)
+			select distinct on (u.job) u.job, u.reason::jsonb, $3 from unnest($1::bigint[], $2::text[]) with ordinality u (job, reason, n)
+			order by u.job, u.n desc
+			on conflict (job_id) do update set reason = excluded.reason, at = excluded.at`, jobs, texts, p.Now)
+	}
+	return told, nil
+}
+
+// sumOf tells reasons apart without their standings, which move with the clock.
+func (w *World) sumOf(r *scheduler.Reason) uint64 {
+	var h maphash.Hash
+	h.SetSeed(w.seed)
+	h.WriteString(r.Code)
+	fmt.Fprint(&h, r.Rank)
+	for _, f := range r.Facts {
+		h.WriteString(f.Name)
+		h.WriteString(f.Value)
+	}
+	return h.Sum64()
+}
+
+// queueStandings keeps the numbers the queue was sorted by, for the pool page.
+func queueStandings(batch *pgx.Batch, p *scheduler.Plan) {
+	n := len(p.Standings)
+	if n == 0 {
+		return
+	}
+	pools, groups := make([]int64, n), make([]int64, n)
+	usage, commitment, share := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, s := range p.Standings {
+		pools[i], groups[i] = int64(s.Pool), int64(s.Group)
+		usage[i], commitment[i], share[i] = s.Usage, s.Commitment, s.MicroGPU
+	}
+	batch.Queue(`insert into standings (pool_id, group_id, usage, commitment, micro_gpu, at)
+		select *, $6::timestamptz from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+		on conflict (pool_id, group_id) do update set usage = excluded.usage, commitment = excluded.commitment,
+			micro_gpu = excluded.micro_gpu, at = excluded.at`, pools, groups, usage, commitment, share, p.Now)
+}

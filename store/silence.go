@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+)
+
+// Reconcile looks at who has been silent, in real time: suspects and storms are
+// marked, and what ran on a lost node ends at its last heartbeat, is credited
+// and waits again. It says what changed. Cheap when nothing did.
+func (w *World) Reconcile(ctx context.Context) ([]scheduler.Transition, error) {
+	var live scheduler.Liveness
+	var frozenNow []ledger.PoolID
+	err := w.store.readTx(ctx, "look for silence", func(tx *Tx) error {
+		policy, err := loadPolicy(ctx, tx)
+		if err != nil {
+			return err
+		}
+		live = scheduler.Liveness{Now: tx.Real, LeaderSince: w.since, FreezePPM: policy.FreezePPM, FreezeNodes: policy.FreezeNodes}
+		frozenNow = nil
+		batch := &pgx.Batch{}
+		batch.Queue(`select id, pool_id, health, coalesce(heartbeat_at, enrolled_at), health_since from nodes where retired_at is null order by id`).
+			Query(each(&live.Nodes, func(n *scheduler.NodeFacts) []any {
+				return []any{&n.ID, &n.Pool, (*healthWord)(&n.Health), &n.LastBeat, &n.Changed}
+			}))
+		batch.Queue(`select id from pools where frozen_at is not null order by id`).Query(each(&frozenNow, func(id *ledger.PoolID) []any { return []any{id} }))
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return nil, err
+	}
+	changes, frozen := scheduler.Reconcile(live)
+	if len(changes) == 0 && slices.Equal(frozen, frozenNow) {
+		return nil, nil
+	}
+	return changes, w.leader.inLeaderTx(ctx, "silence", func(tx *Tx) error {
+		return w.applySilence(ctx, tx, changes, frozen)
+	})
+}
+
+// healthWord scans what the server sees of a node.
+type healthWord scheduler.Health
+
+// Scan takes the database's word.
+func (h *healthWord) Scan(src any) error {
+	word, ok := src.(string)
+	if !ok {
+		return fmt.Errorf("health of a node: %T", src)
+	}
+	*h = healthWord(healthOf(word, ""))
+	return nil
+}
+
+func wordOfHealth(h scheduler.Health) string {
+	switch h {
+	case scheduler.Lost:
+		return "lost"
+	case scheduler.Suspect:
+		return "suspect"
+	}
+	return "healthy"
+}
+
+// applySilence writes the transitions and ends what was on lost nodes.
+func (w *World) applySilence(ctx context.Context, tx *Tx, changes []scheduler.Transition, frozen []ledger.PoolID) error {
+	var lost []ledger.NodeID
+	for _, t := range changes {
+		if t.To == scheduler.Lost {
+			lost = append(lost, t.Node)
+		}
+	}
+	if len(lost) > 0 {
+		if err := w.endOnLost(ctx, tx, lost); err != nil {
+			return err
+		}
+	}
+	batch := &pgx.Batch{}
+	for _, t := range changes { // by node id, as Reconcile gives them
+		why := ""
+		if t.To != scheduler.Healthy {
+			why = "silent"
+		}
+		batch.Queue(`update nodes set health = $2, health_since = $3, health_why = $4, orders = orders + 1 where id = $1`,
+			t.Node, wordOfHealth(t.To), tx.Real, why)
+	}
+	if frozen == nil {
+		frozen = []ledger.PoolID{}
+	}
+	batch.Queue(`update pools set frozen_at = case when id = any($1) then coalesce(frozen_at, $2) end,
+		frozen_why = case when id = any($1) then 'many nodes fell silent within a few minutes' else '' end
+		where (id = any($1)) <> (frozen_at is not null)`, frozen, tx.Real)
+	tx.Notify(channelCycle)
+	tx.Notify(channelOrders)
+	tx.Notify(channelPage)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("mark silent nodes: %w", err)
+	}
+	return nil
+}
+
+// endOnLost ends every part that runs on a lost node at its last heartbeat.
+func (w *World) endOnLost(ctx context.Context, tx *Tx, nodes []ledger.NodeID) error {
+	rows, err := tx.Query(ctx, `select distinct a.job_id from placements p join attempts a on a.id = p.attempt_id
+		where p.node_id = any($1) and not p.ended and a.phase <> 'closed' order by 1`, nodes)
+	if err != nil {
+		return err
+	}
+	jobs, err := pgx.CollectRows(rows, pgx.RowTo[ledger.JobID])
+	if err != nil || len(jobs) == 0 {
+		return err
+	}
+	lives, err := loadLives(ctx, tx, jobs)
+	if err != nil {
+		return err
+	}
+	var purses []purse
+	for _, id := range jobs {
+		if p := (purse{lives[id].job.Project, lives[id].job.Pool}); !slices.Contains(purses, p) {
+			purses = append(purses, p)
+		}
+	}
+	funds, err := lockFunds(ctx, tx, purses)
+	if err != nil {
+		return err
+	}
+	policy, err := loadPolicy(ctx, tx)
+	if err != nil {
+		return err
+	}
+	var changed []*life
+	for _, id := range jobs {
+		l := lives[id]
+		if err := l.loseOn(nodes, funds[purse{l.job.Project, l.job.Pool}], tx.Now, policy.HoldStepMs); err != nil {
+			return err
+		}
+		changed = append(changed, l)
+	}
+	return w.store.keep(ctx, tx, changed...)
+}
+
+// loseOn ends the life's parts on these nodes.
+func (l *life) loseOn(nodes []ledger.NodeID, funds *ledger.Funds, now ledger.Instant, stepMs int64) error {
+	for i := range l.placed {
+		if l.state.Run.Phase == 0 || l.state.Run.Members[i].Ended || !slices.Contains(nodes, l.placed[i].Node) {
+			continue
+		}
+		l.parts[i].detail = "The node fell silent; the attempt ends at its last heartbeat."
+		ev := scheduler.Event{Kind: scheduler.EvLost, At: now, Rank: l.placed[i].Rank, ElapsedMs: l.parts[i].seenMs, Rule: scheduler.Replan,
+			Funds: funds, HoldStepMs: stepMs}
+		if _, refusal := l.advance(ev, "lost", map[string]any{"rank": l.placed[i].Rank, "elapsed_ms": l.parts[i].seenMs}); refusal != nil {
+			return refusal
+		}
+	}
+	l.noteClose()
+	return nil
+}

@@ -1,0 +1,363 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+)
+
+// World is the dispatcher's view of the database, for one leader. It is used by
+// one goroutine. Between snapshots it keeps the lookback, so that a cycle reads
+// only the occupancy that is new.
+type World struct {
+	store  *Store
+	leader *Leader
+	usage  *usageView
+	told   map[ledger.JobID]toldReason
+	seed   maphash.Seed
+	since  ledger.Instant // real: silence counts from here
+}
+
+// World gives the leader's world.
+func (s *Store) World(l *Leader) *World {
+	return &World{store: s, leader: l, told: map[ledger.JobID]toldReason{}, seed: maphash.MakeSeed(), since: s.Real()}
+}
+
+// Snapshot reads everything one cycle decides from, in one unchanging view and
+// two round trips. Its instant never goes back behind an earlier cycle's.
+func (w *World) Snapshot(ctx context.Context, now ledger.Instant) (*scheduler.Snapshot, error) {
+	var snap *scheduler.Snapshot
+	opt := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := w.store.run(ctx, w.store.leaderPool, "snapshot", opt, func(tx *Tx) error {
+		r := &reading{snap: &scheduler.Snapshot{Now: now}, funds: map[purse]*ledger.Funds{}, byAttempt: map[ledger.AttemptID]int{}}
+		if err := r.frame(ctx, tx); err != nil {
+			return err
+		}
+		if w.usage == nil || w.usage.spanMs != r.snap.Policy.LookbackMs {
+			w.usage = newUsageView(r.snap.Policy.LookbackMs, r.snap.Now)
+		}
+		batch := &pgx.Batch{}
+		r.queue(batch)
+		w.usage.queue(batch, r.snap.Now)
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		r.finish(w.usage)
+		snap = r.snap
+		return nil
+	})
+	if err != nil {
+		w.usage = nil // it may be half way: read it anew
+		return nil, err
+	}
+	return snap, nil
+}
+
+// reading is a snapshot under construction.
+type reading struct {
+	snap      *scheduler.Snapshot
+	funds     map[purse]*ledger.Funds
+	runs      []scheduler.Run // of snap.Live
+	byAttempt map[ledger.AttemptID]int
+	shares    []memberShare
+	xmin      int64
+}
+
+type memberShare struct {
+	project ledger.GroupID
+	member  ledger.PersonID
+	share   int64
+}
+
+// frame reads the cycle's number, instant, policy and bucket.
+func (r *reading) frame(ctx context.Context, tx *Tx) error {
+	s := r.snap
+	policy, err := loadPolicy(ctx, tx)
+	if err != nil {
+		return err
+	}
+	s.Policy = policy
+	var last ledger.Instant
+	err = tx.QueryRow(ctx, `select cycle + 1, bucket_milli_tokens, bucket_at, last_instant, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+		from dispatcher`).Scan(&s.Cycle, &s.Bucket.MilliTokens, &s.Bucket.At, &last, &r.xmin)
+	s.Now = max(s.Now, last)
+	return err
+}
+
+// queue asks for pools, tree, shares, funds, nodes, live attempts and queues.
+func (r *reading) queue(batch *pgx.Batch) {
+	s := r.snap
+	batch.Queue(`select id, name, rate_ppm, frozen_at is not null from pools order by id`).Query(each(&s.Pools, func(p *scheduler.Pool) []any {
+		return []any{&p.ID, &p.Name, &p.RatePPM, &p.Frozen}
+	}))
+	batch.Queue(`select id, coalesce(parent_id, 0), path, kind = 'project', suspended_at is not null or archived_at is not null
+		from groups order by id`).Query(each(&s.Groups, func(g *scheduler.Group) []any {
+		return []any{&g.ID, &g.Parent, &g.Path, &g.Project, &g.Suspended}
+	}))
+	// A program weighs what its pot was given for the period, a project what its
+	// lots were awarded; neither depends on what was given on or used.
+	batch.Queue(`select pool_id, group_id, sum(amount)::bigint, extract(epoch from pe.last - pe.first)::bigint from (
+			select s.pool_id, p.child_id as group_id, s.period_id, p.amount from splits s join split_parts p on p.split_id = s.id
+				join groups g on g.id = p.child_id and g.kind = 'program'
+				where s.version = (select max(o.version) from splits o where (o.program_id, o.pool_id, o.period_id) = (s.program_id, s.pool_id, s.period_id))
+			union all
+			select l.pool_id, l.project_id, l.period_id, l.amount from lots l where l.first <= $1 and $1 < l.last) given
+		join periods pe on pe.id = given.period_id and pe.first <= $1 and $1 < pe.last
+		group by pool_id, group_id, pe.first, pe.last order by pool_id, group_id`, s.Now).Query(r.scanShares)
+	batch.Queue(`select project_id, person_id, share from member_shares order by project_id, person_id`).Query(each(&r.shares, func(m *memberShare) []any {
+		return []any{&m.project, &m.member, &m.share}
+	}))
+	batch.Queue(sqlAllLots, s.Now, ledger.Available).Query(func(rows pgx.Rows) error { return scanLots(rows, r.funds) })
+	batch.Queue(sqlAllLimits, s.Now).Query(func(rows pgx.Rows) error { return scanLimits(rows, r.funds) })
+	batch.Queue(`select n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.health, n.drain,
+			coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id), '{}'),
+			coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id and d.dead), '{}')
+		from nodes n where n.retired_at is null order by n.id`).Query(r.scanNodes)
+	batch.Queue(`select ` + jobColumns + `, ` + attemptColumns + ` from attempts a join jobs j on j.id = a.job_id
+		where a.phase <> 'closed' order by a.job_id, a.n`).Query(r.scanLive)
+	batch.Queue(`select ` + memberColumns + ` from placements p join attempts a on a.id = p.attempt_id
+		where a.phase <> 'closed' order by p.attempt_id, p.rank`).Query(r.scanPlaced)
+	// The heads of every member, so that one member's long array hides nobody.
+	batch.Queue(`select `+jobColumns+` from (select distinct pool_id, project_id, member_id from jobs where state = 'pending') q
+		cross join lateral (select * from jobs h where h.state = 'pending' and h.pool_id = q.pool_id and h.project_id = q.project_id
+			and h.member_id = q.member_id order by h.urgency desc, h.queue_seq, h.id limit $1) j
+		order by j.pool_id, j.project_id, j.urgency desc, j.queue_seq, j.id`, s.Policy.HeadsPerProject).Query(each(&s.Waiting, jobFields))
+}
+
+// each collects rows through a function that says where the columns go.
+func each[T any](out *[]T, fields func(*T) []any) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			var item T
+			if err := rows.Scan(fields(&item)...); err != nil {
+				return err
+			}
+			*out = append(*out, item)
+		}
+		return rows.Err()
+	}
+}
+
+func (r *reading) scanShares(rows pgx.Rows) error {
+	for rows.Next() {
+		var share scheduler.Share
+		var given ledger.Amount
+		var seconds int64
+		if err := rows.Scan(&share.Pool, &share.Group, &given, &seconds); err != nil {
+			return err
+		}
+		share.MicroGPU = ledger.Weight(given, seconds)
+		r.snap.Shares = append(r.snap.Shares, share)
+	}
+	return rows.Err()
+}
+
+func (r *reading) scanNodes(rows pgx.Rows) error {
+	for rows.Next() {
+		var n scheduler.Node
+		var health, drain string
+		var all, dead []int32
+		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &health, &drain, &all, &dead); err != nil {
+			return err
+		}
+		n.Health = healthOf(health, drain)
+		for _, index := range all {
+			n.Devices = append(n.Devices, scheduler.Device{Index: index, Dead: slices.Contains(dead, index)})
+		}
+		r.snap.Nodes = append(r.snap.Nodes, n)
+	}
+	return rows.Err()
+}
+
+// healthOf joins what the server sees of a node with what an operator asked for.
+func healthOf(health, drain string) scheduler.Health {
+	switch {
+	case health == "lost":
+		return scheduler.Lost
+	case drain == DrainHard:
+		return scheduler.Faulted
+	case drain == DrainSoft:
+		return scheduler.Draining
+	case health == "suspect":
+		return scheduler.Suspect
+	}
+	return scheduler.Healthy
+}
+
+func (r *reading) scanLive(rows pgx.Rows) error {
+	known := phases()
+	for rows.Next() {
+		var job scheduler.Job
+		var run scheduler.Run
+		var fence int64
+		var phase string
+		if err := rows.Scan(append(jobFields(&job), attemptFields(&run, &fence, &phase)...)...); err != nil {
+			return err
+		}
+		run.Phase, run.Contract = known[phase], job.Contract
+		job.Charged = run.Prior // by earlier attempts
+		r.byAttempt[run.Attempt] = len(r.runs)
+		r.runs = append(r.runs, run)
+		r.snap.Live = append(r.snap.Live, run.Live(job, nil))
+	}
+	return rows.Err()
+}
+
+func (r *reading) scanPlaced(rows pgx.Rows) error {
+	for rows.Next() {
+		var m memberRow
+		if err := rows.Scan(m.fields()...); err != nil {
+			return err
+		}
+		l := &r.snap.Live[r.byAttempt[m.attempt]]
+		l.ProvenMs = max(l.ProvenMs, m.part.seenMs)
+		l.Placed = append(l.Placed, m.placed) // a gang owns its devices until the last member has ended
+	}
+	return rows.Err()
+}
+
+// finish puts funds and usage in their order.
+func (r *reading) finish(usage *usageView) {
+	s := r.snap
+	for _, f := range r.funds {
+		s.Funds = append(s.Funds, *f)
+	}
+	slices.SortFunc(s.Funds, func(a, b ledger.Funds) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project))
+	})
+	usage.update(r)
+	s.Usage = usage.lookback.Usage()
+	s.Members = withShares(usage.lookback.Members(), r.shares, s.Waiting)
+}
+
+// withShares adds the members' shares, also for those who wait without usage.
+func withShares(members []scheduler.MemberUsage, shares []memberShare, waiting []scheduler.Job) []scheduler.MemberUsage {
+	type key struct {
+		project ledger.GroupID
+		member  ledger.PersonID
+	}
+	share := make(map[key]int64, len(shares))
+	for _, m := range shares {
+		share[key{m.project, m.member}] = m.share
+	}
+	compare := func(a, b scheduler.MemberUsage) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Member, b.Member))
+	}
+	for i := range members {
+		members[i].Share = max(1, share[key{members[i].Project, members[i].Member}])
+	}
+	for i := range waiting {
+		j := &waiting[i]
+		if n := share[key{j.Project, j.Member}]; n > 1 {
+			m := scheduler.MemberUsage{Pool: j.Pool, Project: j.Project, Member: j.Member, Share: n}
+			if at, ok := slices.BinarySearchFunc(members, m, compare); !ok {
+				members = slices.Insert(members, at, m)
+			}
+		}
+	}
+	return members
+}
+
+// Lots and limits of every project, in one view.
+const (
+	sqlAllLots = `select l.id, l.project_id, l.pool_id, l.period_id, l.first, l.last, coalesce(b.balance, 0), g.path
+		from lots l join groups g on g.id = l.project_id
+		left join accounts a on a.kind = $2 and a.pool_id = l.pool_id and a.period_id = l.period_id and a.group_id = l.project_id and a.lot_id = l.id
+		left join balances b on b.account_id = a.id
+		where l.last > $1 order by l.pool_id, l.project_id, l.last, l.id`
+	sqlAllLimits = `select g.id, p.pool_id, p.program_id, top.path, p.period_id, p.received, p.used
+		from path_limits p join groups top on top.id = p.program_id
+		join groups g on g.kind = 'project' and starts_with(g.path, rtrim(top.path, '/') || '/')
+		join periods on periods.id = p.period_id and periods.last > $1
+		order by p.program_id, p.pool_id, p.period_id, g.id`
+)
+
+// usageView keeps the lookback between snapshots. Closed attempts come from
+// usage_segments, each once; live ones from what the snapshot says of them.
+type usageView struct {
+	spanMs   int64
+	lookback *scheduler.Lookback
+	mark     int64           // every transaction below it has been read
+	seen     map[int64]int64 // segment id → its transaction, at or above mark
+	fresh    []closedSegment
+	live     map[ledger.AttemptID]liveUsage
+}
+
+type closedSegment struct {
+	id, xid int64
+	pool    ledger.PoolID
+	project ledger.GroupID
+	member  ledger.PersonID
+	segment scheduler.Segment
+}
+
+type liveUsage struct {
+	pool     ledger.PoolID
+	project  ledger.GroupID
+	member   ledger.PersonID
+	segments []scheduler.Segment
+}
+
+func newUsageView(spanMs int64, now ledger.Instant) *usageView {
+	return &usageView{spanMs: spanMs, lookback: scheduler.NewLookback(spanMs, now), seen: map[int64]int64{}, live: map[ledger.AttemptID]liveUsage{}}
+}
+
+// queue asks for the occupancy of attempts that closed since the last snapshot.
+func (u *usageView) queue(batch *pgx.Batch, now ledger.Instant) {
+	u.fresh = u.fresh[:0]
+	batch.Queue(`select id, xid::text::bigint, pool_id, project_id, member_id, class, milli_gpu, occupied_milli, first, last from usage_segments
+		where class in ('funded', 'unfunded') and last > $1 and xid >= $2::text::xid8 order by id`,
+		now.Add(-u.spanMs), fmt.Sprint(u.mark)).Query(each(&u.fresh, func(c *closedSegment) []any {
+		g := &c.segment
+		return []any{&c.id, &c.xid, &c.pool, &c.project, &c.member, &g.Class, &g.ChargedMilliGPU, &g.MilliGPU, &g.From, &g.To}
+	}))
+}
+
+// update brings the lookback to the snapshot's instant.
+func (u *usageView) update(r *reading) {
+	u.lookback.Advance(r.snap.Now)
+	for i := range u.fresh {
+		c := &u.fresh[i]
+		if _, known := u.seen[c.id]; !known {
+			u.lookback.Add(c.pool, c.project, c.member, c.segment)
+			u.seen[c.id] = c.xid
+		}
+	}
+	u.mark = r.xmin
+	for id, xid := range u.seen {
+		if xid < u.mark {
+			delete(u.seen, id)
+		}
+	}
+	now := make(map[ledger.AttemptID]liveUsage, len(r.runs))
+	for i := range r.runs {
+		run := &r.runs[i]
+		now[run.Attempt] = liveUsage{run.Pool, run.Project, r.snap.Live[i].Job.Member, run.Segments()}
+	}
+	for id, was := range u.live {
+		if is, ok := now[id]; !ok || !slices.Equal(is.segments, was.segments) {
+			was.each(u.lookback.Remove)
+			delete(u.live, id)
+		}
+	}
+	for id, is := range now {
+		if _, ok := u.live[id]; !ok {
+			is.each(u.lookback.Add)
+			u.live[id] = is
+		}
+	}
+}
+
+func (l *liveUsage) each(do func(ledger.PoolID, ledger.GroupID, ledger.PersonID, scheduler.Segment)) {
+	for _, g := range l.segments {
+		do(l.pool, l.project, l.member, g)
+	}
+}
+
