@@ -360,4 +360,3 @@ func (l *liveUsage) each(do func(ledger.PoolID, ledger.GroupID, ledger.PersonID,
 		do(l.pool, l.project, l.member, g)
 	}
 }
-
