@@ -101,3 +101,16 @@ func TestBrokenConstraintBecomesARefusal(t *testing.T) {
 		t.Errorf("unlisted constraint: %v, want a plain error", err)
 	}
 }
+
+// A renamed constraint would silently turn its sentence into a fault.
+func TestEveryListedConstraintExists(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t)
+	for name := range constraintRefusals() {
+		var there bool
+		err := s.pool.QueryRow(t.Context(), `select exists (select from pg_constraint where conname = $1) or exists (select from pg_indexes where indexname = $1)`, name).Scan(&there)
+		if err != nil || !there {
+			t.Errorf("the schema has no constraint %s (%v)", name, err)
+		}
+	}
+}
