@@ -170,11 +170,15 @@ func (s *Store) checkRole(ctx context.Context) error {
 }
 
 // resumeTimeline begins at the last instant the dispatcher recorded, should the
-// machine's clock have been set back since.
+// machine's clock have been set back since. A timeline that runs faster than
+// real time goes on from there, since it was ahead when it stopped.
 func (s *Store) resumeTimeline(ctx context.Context) error {
 	var last ledger.Instant
 	if err := s.pool.QueryRow(ctx, `select last_instant from dispatcher`).Scan(&last); err != nil {
 		return fmt.Errorf("store: open: %w", err)
+	}
+	if ahead := last - s.timeline.At(s.Real()); s.timeline.Speed > 1 && ahead > 0 {
+		s.timeline.Business += ahead
 	}
 	s.last.Store(int64(last))
 	return nil

@@ -47,7 +47,7 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) error {
 	}
 	defer s.close()
 	t.Log.Info("serving", "listen", s.listener.Addr().String(), "public", c.PublicURL, "version", version())
-	return s.run(ctx)
+	return s.run(ctx, ctx)
 }
 
 // siteConfig is what a running server needs, in production and in the demo.
@@ -55,6 +55,7 @@ type siteConfig struct {
 	Store         store.Config
 	Web           web.Config // Store is filled in
 	Listen        string
+	Listener      net.Listener  // taken instead of Listen when given
 	MetricsListen string        // "" = none
 	Tick          time.Duration // longest real time between two cycles
 }
@@ -84,7 +85,8 @@ func openSite(ctx context.Context, cfg siteConfig) (*site, error) {
 		return nil, err
 	}
 	cfg.Web.Store = s.store
-	if s.handler, err = web.New(cfg.Web); err == nil {
+	s.handler, err = web.New(cfg.Web)
+	if s.listener = cfg.Listener; err == nil && s.listener == nil {
 		s.listener, err = listen(ctx, cfg.Listen)
 	}
 	if err == nil && cfg.MetricsListen != "" {
@@ -109,14 +111,20 @@ func (s *site) close() {
 	s.store.Close()
 }
 
-// run serves, decides and keeps time until ctx ends or one of the loops fails.
-func (s *site) run(ctx context.Context) error {
+// run serves and keeps time until ctx ends or one of the loops fails, and decides
+// until deciding ends, which comes from ctx.
+func (s *site) run(ctx, deciding context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveHTTP(ctx, s.listener, s.metrics.measure(s.handler), s.log) })
 	if s.scraped != nil {
 		group.Go(func() error { return serveHTTP(ctx, s.scraped, s.metrics.handler(), s.log) })
 	}
-	group.Go(func() error { return s.dispatch(ctx) })
+	group.Go(func() error {
+		both, cancel := context.WithCancel(deciding)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		return s.dispatch(both)
+	})
 	group.Go(func() error { return s.keepTime(ctx) })
 	return group.Wait()
 }
