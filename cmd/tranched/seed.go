@@ -37,7 +37,7 @@ type seedGroup struct {
 // seedAward is what a project asked for and was given.
 type seedAward struct {
 	Author, Reviewer, Project, Purpose, Outcome string
-	Asked, Awarded                    map[string]int64 // GPU-hours by pool; nothing awarded = still waiting
+	Asked, Awarded                              map[string]int64 // GPU-hours by pool; nothing awarded = still waiting
 }
 
 const (
@@ -319,6 +319,8 @@ func quarter(now ledger.Instant, zoneName string) (name string, first, last ledg
 	}
 	t := now.Time().In(zone)
 	q := (int(t.Month()) - 1) / 3
-	at := func(q int) ledger.Instant { return ledger.At(time.Date(t.Year(), time.Month(q*3+1), 1, 0, 0, 0, 0, zone)) }
+	at := func(q int) ledger.Instant {
+		return ledger.At(time.Date(t.Year(), time.Month(q*3+1), 1, 0, 0, 0, 0, zone))
+	}
 	return fmt.Sprintf("%d-Q%d", t.Year(), q+1), at(q), at(q + 1), nil
 }
