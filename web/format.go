@@ -93,9 +93,10 @@ func plural(n int64, what string) string {
 	return strconv.FormatInt(n, 10) + " " + what + "s"
 }
 
-// percent shows parts per million as "35 %" or "35.5 %".
+// percent shows parts per million, rounded to hundredths: "35 %", "35.5 %".
 func percent(ppm int64) string {
-	whole, rest := ppm/10_000, ppm%10_000/100
+	cents := (ppm + 50) / 100
+	whole, rest := cents/100, cents%100
 	switch {
 	case rest == 0:
 		return strconv.FormatInt(whole, 10) + " %"
