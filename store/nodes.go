@@ -149,6 +149,7 @@ func (s *Store) Enrol(ctx context.Context, in EnrolInput) (ledger.NodeID, error)
 		}
 		batch.Queue(`delete from devices where node_id = $1 and not idx = any($2)`, node, indices)
 		tx.Notify(channelCycle)
+		tx.Notify(channelOrders)
 		return tx.SendBatch(ctx, batch).Close()
 	})
 	return node, err

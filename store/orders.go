@@ -75,33 +75,51 @@ func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, 
 	return d, err
 }
 
-// Watch tells long polls when their node's desired state has a new version. It
-// follows the notifications of all servers; Run must be going.
-type Watch struct {
-	store   *Store
+// watch tells long polls when their node's desired state has a new version. It
+// follows the notifications of all servers from the first poll until Close.
+type watch struct {
+	start   sync.Once
 	mu      sync.Mutex
 	version map[ledger.NodeID]int64
 	changed chan struct{} // closed and replaced at every change
 }
 
-// NewWatch makes a watch on the nodes' orders.
-func (s *Store) NewWatch() *Watch {
-	return &Watch{store: s, version: map[ledger.NodeID]int64{}, changed: make(chan struct{})}
-}
-
-// Run follows the notifications until ctx ends.
-func (w *Watch) Run(ctx context.Context) error {
-	for range w.store.Listen(ctx, channelOrders) {
-		if err := w.look(ctx); err != nil && ctx.Err() == nil {
-			w.store.log.WarnContext(ctx, "could not look for new orders", "cause", err)
+// WaitForOrders returns when the node's desired state may have another version
+// than the one given, or when ctx ends.
+func (s *Store) WaitForOrders(ctx context.Context, node ledger.NodeID, version int64) {
+	w := &s.orders
+	w.start.Do(func() {
+		w.changed = make(chan struct{})
+		go s.followOrders()
+	})
+	for {
+		w.mu.Lock()
+		now, changed := w.version[node], w.changed
+		w.mu.Unlock()
+		if now > version {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
 		}
 	}
-	return ctx.Err()
 }
 
-// look reads every node's version and wakes the polls when one moved.
-func (w *Watch) look(ctx context.Context) error {
-	rows, err := w.store.pool.Query(ctx, `select id, orders + 1 from nodes where retired_at is null`)
+// followOrders looks at every notification, until the store is closed.
+func (s *Store) followOrders() {
+	for range s.Listen(s.open, channelOrders) {
+		if err := s.lookAtOrders(s.open); err != nil && s.open.Err() == nil {
+			s.log.Warn("could not look for new orders", "cause", err)
+		}
+	}
+}
+
+// lookAtOrders reads every node's version and wakes the polls when one moved.
+func (s *Store) lookAtOrders(ctx context.Context) error {
+	w := &s.orders
+	rows, err := s.pool.Query(ctx, `select id, orders + 1 from nodes where retired_at is null`)
 	if err != nil {
 		return fmt.Errorf("store: watch orders: %w", err)
 	}
@@ -126,22 +144,4 @@ func (w *Watch) look(ctx context.Context) error {
 		w.changed = make(chan struct{})
 	}
 	return nil
-}
-
-// Wait returns when the node's version may differ from the one given, or when
-// ctx ends.
-func (w *Watch) Wait(ctx context.Context, node ledger.NodeID, version int64) {
-	for {
-		w.mu.Lock()
-		now, changed := w.version[node], w.changed
-		w.mu.Unlock()
-		if now != version {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

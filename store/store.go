@@ -52,6 +52,9 @@ type Store struct {
 	last       atomic.Int64 // latest business instant given out: the timeline never goes back
 	log        *slog.Logger
 	beats      heartbeats
+	orders     watch
+	open       context.Context // ends with Close
+	shut       context.CancelFunc
 }
 
 // Open connects to a migrated database as the server's role. It refuses to work
@@ -67,6 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.MaxConns = 16
 	}
 	s := &Store{clock: cfg.Clock, timeline: cfg.Timeline, log: cfg.Log}
+	s.open, s.shut = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
 	if s.pool, err = openPool(ctx, cfg, poolSpec{name: "tranched", conns: cfg.MaxConns, idleInTx: 10 * time.Second}); err != nil {
 		return nil, err
@@ -84,6 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // Close ends all connections; running transactions are rolled back.
 func (s *Store) Close() {
+	s.shut()
 	s.leaderPool.Close()
 	s.pool.Close()
 }
