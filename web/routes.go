@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"tranche/ledger"
+	"tranche/web/api"
 	"tranche/web/view"
 )
 
@@ -47,6 +48,13 @@ func (s *server) routes() []route {
 		{post, view.SignInDevURL, "", open, s.signInDev},
 		{get, callbackURL, "", open, s.signInCallback},
 		{post, view.SignOutURL, "", open, s.signOut},
+
+		{post, api.PathEnrol, "", open, s.agentEnrol}, // by an enrolment token; the others by the node's own
+		{post, api.PathPoll, "", open, s.asNode(s.agentPoll)},
+		{post, api.PathHeartbeat, "", open, s.asNode(s.agentHeartbeat)},
+		{post, api.PathClaim, "", open, s.asNode(s.agentClaim)},
+		{post, api.PathEnded, "", open, s.asNode(s.agentEnded)},
+		{post, api.PathLogs, "", open, s.asNode(s.agentLogs)},
 	}
 }
 

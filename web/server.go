@@ -61,6 +61,8 @@ type server struct {
 	zone     *time.Location
 	sessions *scs.SessionManager
 	provider *provider // nil when sign-in is switched off
+
+	nodeTokens nodeTokens
 }
 
 // sessionLifetime bounds how long a person stays signed in (real time).
