@@ -10,17 +10,18 @@
   on("htmx:before:request", (e) => {
     if (document.hidden || $("#main details[open] form")) e.preventDefault();
   });
-  on("htmx:before:swap", (e) => {
-    const raw = e.detail?.ctx?.response?.raw;
-    if (raw?.redirected) {
-      e.preventDefault();
-      location.reload();
-    }
-  });
   const fresh = (ok) => document.body.classList.toggle("stale", !ok);
-  on("htmx:after:swap", () => fresh(true));
+  on("htmx:before:response", (e) => {
+    const raw = e.detail?.ctx?.response?.raw;
+    if (!raw) return;
+    if (raw.redirected || [401, 403, 404].includes(raw.status)) {
+      e.preventDefault();
+      location.reload(); // signed out or no longer to be seen: the page says so itself
+      return;
+    }
+    fresh(raw.status < 400);
+  });
   on("htmx:error", () => fresh(false));
-  on("htmx:response:error", () => fresh(false));
 
   // The card: what a part of a picture or a word means, on hover and focus.
   const tip = $("#tip");
