@@ -7,11 +7,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tranche/scheduler"
 	"tranche/store"
 )
 
-// cycleChannel is notified when something may let a job start.
-const cycleChannel = "tranche_cycle"
+const (
+	cycleChannel = "tranche_cycle" // notified when something may let a job start
+	sealEvery    = time.Second
+	lookEvery    = time.Second // for silent nodes
+	failedPause  = time.Second // after a cycle that could not be run
+)
 
 // dispatch leads whenever this server may, until ctx ends.
 func (s *site) dispatch(ctx context.Context) error {
@@ -35,15 +40,22 @@ func (s *site) dispatch(ctx context.Context) error {
 	return nil
 }
 
-// lead runs cycles until ctx ends or another server has taken over.
+// lead runs cycles until ctx ends or another server has taken over: at each
+// wake-up and each tick, and never more than half of the time, so that a storm of
+// wake-ups becomes one cycle.
 func (s *site) lead(ctx context.Context, leader *store.Leader, wake <-chan string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return leader.Hold(ctx) })
 	group.Go(func() error {
+		r := &round{site: s, leader: leader, world: s.store.World(leader)}
 		tick := time.NewTicker(s.cfg.Tick)
 		defer tick.Stop()
 		for {
-			if err := s.cycle(ctx, leader); err != nil {
+			rest, err := r.run(ctx)
+			if err != nil {
+				return err
+			}
+			if err := sleep(ctx, rest); err != nil {
 				return err
 			}
 			select {
@@ -57,16 +69,70 @@ func (s *site) lead(ctx context.Context, leader *store.Leader, wake <-chan strin
 	return group.Wait()
 }
 
-// cycle is one round of the leader's work.
-func (s *site) cycle(ctx context.Context, leader *store.Leader) error {
+// round is the leader's work from one cycle to the next.
+type round struct {
+	site           *site
+	leader         *store.Leader
+	world          *store.World
+	sealed, looked time.Time
+}
+
+// run does one round and says how long to rest at least. It fails only when the
+// leadership or ctx is over: whatever else goes wrong is logged and tried again.
+func (r *round) run(ctx context.Context) (rest time.Duration, err error) {
 	began := clock()
-	_, err := leader.Seal(ctx)
-	s.metrics.observeCycle(clock().Sub(began))
+	err = r.steps(ctx, began)
+	took := clock().Sub(began)
+	r.site.metrics.observeCycle(took)
+	if r.site.cfg.OnCycle != nil {
+		r.site.cfg.OnCycle(took)
+	}
 	if errors.Is(err, store.ErrFenced) || ctx.Err() != nil {
-		return err
+		return 0, errors.Join(err, ctx.Err())
 	}
 	if err != nil {
-		s.log.Error("cycle failed", "cause", err)
+		r.site.log.Error("cycle failed", "cause", err)
+		return failedPause, nil
+	}
+	return took, nil
+}
+
+func (r *round) steps(ctx context.Context, now time.Time) error {
+	if now.Sub(r.looked) >= lookEvery {
+		changes, err := r.world.Reconcile(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			r.site.log.Warn("node's health changed", "node", c.Node, "to", c.To)
+		}
+		r.looked = now
+	}
+	report, err := scheduler.RunCycle(ctx, r.world, r.site.store.Now())
+	if err != nil {
+		return err
+	}
+	r.site.metrics.observeReport(report)
+	if now.Sub(r.sealed) >= sealEvery {
+		if _, err := r.leader.Seal(ctx); err != nil {
+			return err
+		}
+		r.sealed = now
 	}
 	return nil
+}
+
+// sleep waits in real time, or gives ctx's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }

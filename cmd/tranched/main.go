@@ -19,6 +19,7 @@ import (
 
 // commands are the program's sub-commands.
 type commands struct {
+	Demo    demoCommand    `cmd:"" help:"Show everything on this machine: own PostgreSQL, example institute, simulated nodes that run real processes."`
 	Serve   serveCommand   `cmd:"" help:"Run the server on a migrated database."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database up to this program's schema, as its owner."`
 	Verify  verifyCommand  `cmd:"" help:"Recompute the books from their entries; exit 1 names what differs."`

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tranche/scheduler"
 	"tranche/web/api"
 )
 
@@ -95,3 +96,10 @@ func (m *metrics) observeCycle(took time.Duration) {
 
 // waits tells requests that are held open on purpose.
 func waits(r *http.Request) bool { return r.URL.Path == api.PathPoll || r.URL.Query().Has("wait_ms") }
+
+// observeReport records what one cycle did.
+func (m *metrics) observeReport(r scheduler.Report) {
+	m.starts.Add(float64(r.Applied.Started + r.Applied.Nominated))
+	m.evicted.Add(float64(r.Applied.Evicted))
+	m.waiting.Set(float64(len(r.Plan.Reasons)))
+}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/user"
@@ -48,6 +49,8 @@ type sandboxConfig struct {
 	Speed    int64          // business ms in a real one
 	Tick     time.Duration
 	Web      web.Config
+	Wrap     func(http.Handler) http.Handler // around the pages; nil = none
+	OnCycle  func(took time.Duration)
 	Heart    time.Duration // between a node's heartbeats
 	KeepEnds bool          // keep the launchers' end records in Data/ends
 	Log      *slog.Logger
@@ -95,8 +98,11 @@ func openSandbox(ctx context.Context, cfg sandboxConfig) (_ *sandbox, err error)
 			URL: b.url(), Clock: clock, Log: cfg.Log,
 			Timeline: store.Timeline{Real: ledger.At(clock()), Business: cfg.Business, Speed: cfg.Speed},
 		},
-		Web: cfg.Web, Listener: cfg.Listener, Tick: cfg.Tick,
+		Web: cfg.Web, Listener: cfg.Listener, Tick: cfg.Tick, OnCycle: cfg.OnCycle,
 	})
+	if err == nil && cfg.Wrap != nil {
+		b.site.handler = cfg.Wrap(b.site.handler)
+	}
 	return b, err
 }
 

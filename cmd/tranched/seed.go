@@ -43,6 +43,7 @@ type seedAward struct {
 const (
 	seedRoot = "/helios"
 	seedZone = "Europe/Paris"
+	seedMail = "@helios.example"
 )
 
 func seedGroups() []seedGroup {
@@ -172,7 +173,7 @@ func (d *seeding) found(ctx context.Context, slug, title string, first seedPerso
 
 func (d *seeding) signIn(ctx context.Context, p seedPerson) (ledger.PersonID, error) {
 	return d.s.SignIn(ctx, store.Identity{Issuer: d.issuer, Subject: p.Subject, Name: p.Name, Username: p.Subject,
-		Email: p.Subject + "@helios.example", Remote: "setup"})
+		Email: p.Subject + seedMail, Remote: "setup"})
 }
 
 // person makes one person known and gives the role.

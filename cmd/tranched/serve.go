@@ -55,9 +55,10 @@ type siteConfig struct {
 	Store         store.Config
 	Web           web.Config // Store is filled in
 	Listen        string
-	Listener      net.Listener  // taken instead of Listen when given
-	MetricsListen string        // "" = none
-	Tick          time.Duration // longest real time between two cycles
+	Listener      net.Listener             // taken instead of Listen when given
+	MetricsListen string                   // "" = none
+	Tick          time.Duration            // longest real time between two cycles
+	OnCycle       func(took time.Duration) // told after each cycle; nil = nobody
 }
 
 // site is one server: its store, its listeners and its loops.
