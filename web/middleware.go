@@ -103,7 +103,7 @@ func (s *server) logRequest(next http.Handler) http.Handler {
 		}
 		v := visitOf(r.Context())
 		level := slog.LevelDebug
-		if sw.status >= 500 {
+		if sw.status >= 500 && r.Context().Err() == nil {
 			level = slog.LevelError
 		}
 		s.log.Log(r.Context(), level, "request", "request", v.id, "method", r.Method, "route", pattern,

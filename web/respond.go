@@ -93,6 +93,10 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 			http.Error(w, "This is larger than a form may be.", http.StatusRequestEntityTooLarge)
 			return
 		}
+		if r.Context().Err() != nil { // the caller is gone, or the server stops
+			http.Error(w, "The request was given up.", http.StatusServiceUnavailable)
+			return
+		}
 		s.log.ErrorContext(r.Context(), "request failed", "request", ref, "cause", err)
 	}
 	if isAPI(r) {
