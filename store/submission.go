@@ -164,6 +164,9 @@ func (sub *Submission) checkFits(f *formCheck, t *target, j *scheduler.Job) {
 	}
 	ok := f.want(j.Shape.GPUs <= most.gpus, "gpus", "job.too_many_gpus",
 		fmt.Sprintf("No node of pool %s has %d GPUs; the largest has %d. Ask for more nodes instead.", t.pool.name, j.Shape.GPUs, most.gpus))
+	if !ok {
+		return // its default cores and memory are as much too many
+	}
 	ok = f.want(j.Shape.CPUMilli <= most.cpuMilli, "cpu_milli", "job.too_many_cores",
 		fmt.Sprintf("No node of pool %s has %d cores; the largest has %d.", t.pool.name, j.Shape.CPUMilli/1000, most.cpuMilli/1000)) && ok
 	ok = f.want(j.Shape.RAMMiB <= most.ramMiB, "ram_mib", "job.too_much_ram",
