@@ -296,7 +296,7 @@ create table balances (
 );
 create table entries (
   id        bigint generated always as identity primary key,
-  key       text not null constraint entries_key_key unique,
+  key       text collate "C" not null constraint entries_key_key unique, -- C: found by prefix, whatever the database's collation
   kind      text not null,
   at        timestamptz not null,
   period_id bigint not null default 0,

@@ -55,6 +55,16 @@ func (s *server) routes() []route {
 		{post, api.PathClaim, "", open, s.asNode(s.agentClaim)},
 		{post, api.PathEnded, "", open, s.asNode(s.agentEnded)},
 		{post, api.PathLogs, "", open, s.asNode(s.agentLogs)},
+
+		// Jobs: what is open is shown to everybody; the store looks at each job's project.
+		{get, view.JobsURL, ledger.SeeOpen, signedIn, s.showJobs},
+		{post, view.JobsURL, ledger.JobSubmit, anywhere, s.submitJob},
+		{get, view.NewJobURL, ledger.SeeOpen, signedIn, s.showJobForm},
+		{get, view.JobsURL + "/{id}", ledger.SeeOpen, signedIn, s.showJob},
+		{get, view.JobsURL + "/{id}/log", ledger.SeePrivate, signedIn, s.showJobLog},
+		{post, view.JobsURL + "/{id}/cancel", ledger.JobCancel, anywhere, s.cancelJob},
+		{post, view.JobsURL + "/{id}/pause", ledger.JobPause, anywhere, s.pauseJob},
+		{post, view.JobsURL + "/{id}/resume", ledger.JobPause, anywhere, s.resumeJob},
 	}
 }
 

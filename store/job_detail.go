@@ -1,0 +1,241 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+)
+
+// Bounds of one job's page.
+const (
+	mostAttempts = 50  // newest ones
+	mostCharges  = 500 // newest ones
+)
+
+// JobDetail is one job with all that its page and its explanation need.
+type JobDetail struct {
+	JobLine
+	Private   *JobCommand               // nil for readers without the role
+	Runs      []AttemptLine             // oldest first, at most the newest 50
+	Charges   []JobCharge               // oldest first, at most the newest 500
+	Names     map[ledger.GroupID]string // titles of every group that the explanation names
+	Standings []StandingLine            // of its pool, as the last cycle left them; only while it waits
+	Queued    int                       // jobs waiting for the pool
+	Policy    scheduler.Policy
+	May       JobRights
+}
+
+// JobRights say what the reader may do to the job as it is now.
+type JobRights struct{ Cancel, Pause, Resume, Logs bool }
+
+// JobCommand is the private part of a job.
+type JobCommand struct {
+	Command, WorkDir, OutputPath, Checkpoint string
+	Env                                      map[string]string
+}
+
+// AttemptLine is one run of a job. Elapsed times are business ms since Started.
+type AttemptLine struct {
+	ID             ledger.AttemptID
+	N              int
+	Phase          string
+	Funded         bool
+	MinMs          int64
+	FundedMs       int64 // where the money ended; 0 while it has not
+	Since          ledger.Instant
+	Leased         ledger.Instant
+	Started        ledger.Instant
+	ProtectedUntil ledger.Instant
+	StopAsked      ledger.Instant
+	Rule           string // of its stop
+	StopByJob      ledger.JobID
+	stopFacts      []byte // JSON: evictFacts, or an operator's words
+	startFacts     []byte // JSON: startFacts
+	Checkpoint     ledger.Instant
+	Ended          ledger.Instant
+	ElapsedMs      int64
+	HoldUntilMs    int64
+	ExitCode       *int
+	ExitSignal     int
+	Cause          string
+	Charged        ledger.Amount // gross
+	Credited       ledger.Amount
+	NodeIDs        []ledger.NodeID // by rank
+	NodeNames      []string
+	Detail         string // an agent's sentence about the end
+}
+
+// Evict gives the numbers that decided an eviction, nil when it was none.
+func (a *AttemptLine) Evict() *scheduler.Evict {
+	var e scheduler.Evict
+	if a.StopByJob == 0 || len(a.stopFacts) == 0 || json.Unmarshal(a.stopFacts, &e) != nil {
+		return nil
+	}
+	return &e
+}
+
+// Start gives what decided the attempt's start.
+func (a *AttemptLine) Start() *scheduler.Start {
+	s := &scheduler.Start{Funded: a.MinMs > 0, MinMs: a.MinMs}
+	if len(a.startFacts) == 0 || json.Unmarshal(a.startFacts, s) != nil {
+		return nil
+	}
+	return s
+}
+
+// JobCharge is one movement of the books that a job caused.
+type JobCharge struct {
+	Key    string
+	Kind   string // hold, charge, release, credit
+	At     ledger.Instant
+	Lot    ledger.LotID // 0: beyond every lot
+	From   ledger.AccountKind
+	To     ledger.AccountKind
+	Amount ledger.Amount
+}
+
+// Job reads one job for a person: open parts for everybody, private ones by role.
+func (s *Store) Job(ctx context.Context, actor ledger.Actor, id ledger.JobID) (JobDetail, error) {
+	var d JobDetail
+	err := s.readTx(ctx, "job", func(tx *Tx) error {
+		d = JobDetail{}
+		rows, err := tx.Query(ctx, sqlJobLine+` where j.id = $1`, id)
+		if err != nil {
+			return err
+		}
+		d.JobLine, err = pgx.CollectExactlyOneRow(rows, scanJobLine)
+		if noRow(err) {
+			return missingJob(id)
+		}
+		if err != nil {
+			return err
+		}
+		d.May = d.rights(actor, tx.Now)
+		if d.Policy, err = loadPolicy(ctx, tx); err != nil {
+			return err
+		}
+		return d.fill(ctx, tx)
+	})
+	return d, err
+}
+
+func (d *JobDetail) rights(actor ledger.Actor, now ledger.Instant) JobRights {
+	mayCancel := actor.MayOwn(ledger.JobCancel, d.Path, d.Member, now) == nil
+	mayPause := actor.MayOwn(ledger.JobPause, d.Path, d.Member, now) == nil
+	over := d.Finished != 0
+	return JobRights{
+		Cancel: mayCancel && !over && d.CancelAsk == 0,
+		Pause:  mayPause && d.State == "waiting",
+		Resume: mayPause && d.State == "paused",
+		Logs:   seesPrivate(actor, d.Member, d.Path, now),
+	}
+}
+
+// fill reads everything beside the job's own line.
+func (d *JobDetail) fill(ctx context.Context, tx *Tx) error {
+	if d.May.Logs {
+		d.Private = &JobCommand{}
+		p := d.Private
+		err := tx.QueryRow(ctx, `select command, workdir, env, output_path, checkpoint from job_commands where job_id = $1`, d.ID).
+			Scan(&p.Command, &p.WorkDir, &p.Env, &p.OutputPath, &p.Checkpoint)
+		if err != nil {
+			return err
+		}
+	}
+	if err := d.fillAttempts(ctx, tx); err != nil {
+		return err
+	}
+	if err := d.fillCharges(ctx, tx); err != nil {
+		return err
+	}
+	if err := d.fillNames(ctx, tx); err != nil {
+		return err
+	}
+	if d.State != "waiting" {
+		return nil
+	}
+	if err := tx.QueryRow(ctx, `select count(*) from jobs where pool_id = $1 and state = 'pending'`, d.Pool).Scan(&d.Queued); err != nil {
+		return err
+	}
+	var err error
+	d.Standings, err = standingsOf(ctx, tx, d.Pool)
+	return err
+}
+
+// fillNames reads the titles of the job's ancestors and of the groups that its
+// reason, starts and evictions speak of.
+func (d *JobDetail) fillNames(ctx context.Context, tx *Tx) error {
+	var ids []ledger.GroupID
+	path := func(standings []scheduler.Standing) {
+		for _, s := range standings {
+			ids = append(ids, s.Group)
+		}
+	}
+	if d.Reason != nil {
+		path(d.Reason.Path)
+	}
+	for i := range d.Runs {
+		if start := d.Runs[i].Start(); start != nil {
+			path(start.Path)
+		}
+		if e := d.Runs[i].Evict(); e != nil {
+			ids = append(ids, e.Standing.Group, e.Against.Group)
+		}
+	}
+	rows, err := tx.Query(ctx, `select id, title from groups where id = any($1) or $2 = path or starts_with($2, path || '/')`, ids, d.Path)
+	if err != nil {
+		return err
+	}
+	d.Names = map[ledger.GroupID]string{}
+	var id ledger.GroupID
+	var title string
+	_, err = pgx.ForEachRow(rows, []any{&id, &title}, func() error {
+		d.Names[id] = title
+		return nil
+	})
+	return err
+}
+
+func (d *JobDetail) fillAttempts(ctx context.Context, tx *Tx) error {
+	rows, err := tx.Query(ctx, `select a.id, a.n, a.phase, a.funded, a.min_ms, a.funded_ms, a.since, a.leased_at, a.started_at, a.protected_until,
+			a.stop_asked_at, a.stop_rule, coalesce(a.stop_by_job, 0), a.stop_facts, a.start_facts, a.checkpoint_at, a.ended_at,
+			coalesce(a.elapsed_ms, a.proven_ms), a.hold_until_ms, a.exit_code, coalesce(a.exit_signal, 0), a.cause, a.charged, a.credited,
+			array(select p.node_id from placements p where p.attempt_id = a.id order by p.rank),
+			array(select n.name from placements p join nodes n on n.id = p.node_id where p.attempt_id = a.id order by p.rank),
+			coalesce((select p.detail from placements p where p.attempt_id = a.id and p.detail <> '' order by p.rank limit 1), '')
+		from (select * from attempts where job_id = $1 order by n desc limit $2) a order by a.n`, d.ID, mostAttempts)
+	if err != nil {
+		return err
+	}
+	d.Runs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a AttemptLine, err error) {
+		return a, row.Scan(&a.ID, &a.N, &a.Phase, &a.Funded, &a.MinMs, &a.FundedMs, &a.Since, &a.Leased, &a.Started, &a.ProtectedUntil,
+			&a.StopAsked, &a.Rule, &a.StopByJob, &a.stopFacts, &a.startFacts, &a.Checkpoint, &a.Ended,
+			&a.ElapsedMs, &a.HoldUntilMs, &a.ExitCode, &a.ExitSignal, &a.Cause, &a.Charged, &a.Credited, &a.NodeIDs, &a.NodeNames, &a.Detail)
+	})
+	return err
+}
+
+// fillCharges finds the job's entries by their keys, which begin with kind and attempt.
+func (d *JobDetail) fillCharges(ctx context.Context, tx *Tx) error {
+	ids := make([]ledger.AttemptID, len(d.Runs))
+	for i := range d.Runs {
+		ids[i] = d.Runs[i].ID
+	}
+	rows, err := tx.Query(ctx, `select c.key, c.kind, c.at, c.lot, c.debit_kind, c.credit_kind, c.amount from (
+			select e.id, e.key, e.kind, e.at, t.n, greatest(da.lot_id, ca.lot_id) as lot, da.kind as debit_kind, ca.kind as credit_kind, t.amount
+			from unnest($1::bigint[]) attempt (id), unnest(array['hold', 'charge', 'release', 'credit']) kind (word)
+			join lateral (select * from entries e where e.key >= kind.word || ':attempt:' || attempt.id || ':'
+				and e.key < kind.word || ':attempt:' || attempt.id || ';') e on true
+			join transfers t on t.entry_id = e.id join accounts da on da.id = t.debit join accounts ca on ca.id = t.credit
+			order by e.id desc, t.n desc limit $2) c
+		order by c.id, c.n`, ids, mostCharges)
+	if err != nil {
+		return err
+	}
+	d.Charges, err = pgx.CollectRows(rows, pgx.RowToStructByPos[JobCharge])
+	return err
+}

@@ -1,0 +1,93 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"tranche/ledger"
+	"tranche/store"
+)
+
+// formReader reads a form's fields and collects what cannot be read.
+type formReader struct {
+	values   url.Values
+	refusals ledger.Refusals
+}
+
+func (f *formReader) text(name string) string { return strings.TrimSpace(f.values.Get(name)) }
+
+// number reads a whole number; an empty field is 0.
+func (f *formReader) number(name string) int64 {
+	text := f.text(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > 1<<40 {
+		f.refusals = append(f.refusals, invalid(name, "number.unreadable", "Write a whole number here, such as 8."))
+		return 0
+	}
+	return n
+}
+
+// span reads a duration; an empty field is nil: the default.
+func (f *formReader) span(name string) *int64 {
+	if f.text(name) == "" {
+		return nil
+	}
+	ms, refusal := parseSpan(name, f.text(name))
+	if refusal != nil {
+		f.refusals = append(f.refusals, refusal)
+		return nil
+	}
+	return &ms
+}
+
+// hours reads an amount; an empty field is 0.
+func (f *formReader) hours(name string) ledger.Amount {
+	if f.text(name) == "" {
+		return 0
+	}
+	a, refusal := ledger.ParseGPUHours(name, f.text(name), 1)
+	if refusal != nil {
+		f.refusals = append(f.refusals, refusal)
+	}
+	return a
+}
+
+// environment reads KEY=VALUE lines.
+func (f *formReader) environment(name string) map[string]string {
+	env := map[string]string{}
+	for line := range strings.Lines(f.values.Get(name)) {
+		line = strings.TrimRight(line, "\r\n")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			f.refusals = append(f.refusals, invalid(name, "environment.unreadable", "Write one KEY=VALUE on each line; one line has no =."))
+			return nil
+		}
+		env[strings.TrimSpace(key)] = value
+	}
+	return env
+}
+
+// parseJobForm reads the submit form. What cannot be read is refused and takes
+// its default, so that the rest can be checked in the same round.
+func parseJobForm(values url.Values) (store.Submission, ledger.Refusals) {
+	f := &formReader{values: values}
+	resumable := f.text("resumable") != ""
+	sub := store.Submission{
+		Name: f.text("name"), Project: f.text("project"), Pool: f.text("pool"),
+		Nodes: f.number("nodes"), GPUs: f.number("gpus"), GPUMilli: f.number("gpu_milli"),
+		CPUMilli: 1000 * f.number("cpus"), RAMMiB: 1024 * f.number("memory_gib"),
+		Command: strings.ReplaceAll(values.Get("command"), "\r\n", "\n"), WorkDir: f.text("workdir"), Env: f.environment("environment"),
+		OutputPath: f.text("output"), Checkpoint: f.text("checkpoint"),
+		MinMs: f.span("minimum"), GraceMs: f.span("grace"), MaxMs: f.span("maximum"), Resumable: &resumable,
+		StopOnMoney: f.text("at_end") == "stop", OrFree: f.text("or_free") != "",
+		Urgency: int(min(f.number("urgency"), 1000)), MaxCharge: f.hours("max_charge"),
+	}
+	return sub, f.refusals
+}

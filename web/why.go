@@ -1,0 +1,269 @@
+package web
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+	"tranche/store"
+	"tranche/web/api"
+	"tranche/web/view"
+)
+
+// whyShort is a job's explanation in lists: its reason while it waits, else what
+// happened last.
+func (s *server) whyShort(j *store.JobLine, lookbackMs int64) string {
+	switch j.State {
+	case "waiting":
+		return s.reasonSentence(j, lookbackMs, nil)
+	case "paused":
+		return scheduler.Sentence(&scheduler.Reason{Code: scheduler.WhyPaused}, 0, scheduler.Names{})
+	case "finished", "failed":
+		return exitText(j.ExitCode, j.ExitSignal)
+	}
+	return ""
+}
+
+// reasonSentence words the reason of the last cycle. names may be nil where only
+// the job's own project is spoken of.
+func (s *server) reasonSentence(j *store.JobLine, lookbackMs int64, names map[ledger.GroupID]string) string {
+	reason := j.Reason
+	if reason == nil {
+		reason = &scheduler.Reason{Code: scheduler.WhyNoCycle}
+	}
+	return scheduler.Sentence(reason, lookbackMs, s.names(j, names))
+}
+
+// names puts titles and the accounting zone's times into sentences.
+func (s *server) names(j *store.JobLine, titles map[ledger.GroupID]string) scheduler.Names {
+	return scheduler.Names{
+		Group: func(id ledger.GroupID) string {
+			if id == j.Project {
+				return j.Title
+			}
+			if title := titles[id]; title != "" {
+				return title
+			}
+			return "another group"
+		},
+		Instant: func(at scheduler.Instant) string { return s.clockOrDay(at) },
+	}
+}
+
+// why explains where a job stands: page, interface and command line show this
+// one text with its numbers.
+func (s *server) why(d *store.JobDetail) *view.Why {
+	names := s.names(&d.JobLine, d.Names)
+	w := &view.Why{Code: d.State}
+	var last *store.AttemptLine
+	if n := len(d.Runs); n > 0 {
+		last = &d.Runs[n-1]
+	}
+	switch {
+	case d.State == "waiting":
+		s.whyWaiting(d, w)
+		if last != nil && last.Cause == string(scheduler.CausePreempted) {
+			w.Eviction = s.evictionFacts(d, last, names)
+		}
+	case d.State == "paused":
+		w.Code = scheduler.WhyPaused
+		w.Sentence = scheduler.Sentence(&scheduler.Reason{Code: w.Code}, 0, names)
+	case last == nil:
+		w.Sentence = sentenceOf(overText(&d.JobLine))
+	case d.State == "starting" || d.State == "running":
+		w.Sentence = s.whyHere(d, last, names)
+	default:
+		w.Code = cmp.Or(d.Result, d.State)
+		w.Sentence = s.whyStopped(d, last, names)
+		w.Eviction = s.evictionFacts(d, last, names)
+	}
+	return w
+}
+
+// sentenceOf makes a sentence of a few words.
+func sentenceOf(words string) string {
+	if words == "" {
+		return ""
+	}
+	return strings.ToUpper(words[:1]) + words[1:] + "."
+}
+
+// whyHere says why a job was started and what it may count on.
+func (s *server) whyHere(d *store.JobDetail, last *store.AttemptLine, names scheduler.Names) string {
+	var parts []string
+	switch last.Phase {
+	case "nominated":
+		parts = append(parts, scheduler.Sentence(&scheduler.Reason{Code: scheduler.WhyNominated}, 0, names))
+	case "starting":
+		parts = append(parts, scheduler.Sentence(&scheduler.Reason{Code: scheduler.WhyStarting}, 0, names))
+	}
+	if start := last.Start(); start != nil {
+		parts = append(parts, scheduler.StartSentence(start, d.Policy.LookbackMs, names))
+	}
+	switch {
+	case last.Phase != "running":
+	case !last.Funded && last.FundedMs > 0:
+		parts = append(parts, "Its budget ended after "+ledger.FormatMillis(last.FundedMs)+"; it goes on unfunded: any funded job may stop it.")
+	case last.Funded && last.ProtectedUntil > s.store.Now():
+		parts = append(parts, "No other job may stop it before "+s.clockOrDay(last.ProtectedUntil)+".")
+	case last.Funded:
+		parts = append(parts, "Its protection is over: a job of a group that had less of its share may stop it (rule V3).")
+	}
+	return strings.Join(parts, " ")
+}
+
+// whyStopped says why an attempt ends or ended.
+func (s *server) whyStopped(d *store.JobDetail, last *store.AttemptLine, names scheduler.Names) string {
+	if e := last.Evict(); e != nil {
+		return scheduler.EvictionSentence(e, "job "+idText(last.StopByJob), d.Policy.LookbackMs, names)
+	}
+	if last.Rule != "" {
+		return scheduler.StopSentence(scheduler.Rule(last.Rule))
+	}
+	if d.State == "ending" {
+		return "It is finishing."
+	}
+	return sentenceOf(overText(&d.JobLine))
+}
+
+// evictionFacts are the numbers of an eviction: rule, both standings, who it was
+// for, what was lost, where the job stands now.
+func (s *server) evictionFacts(d *store.JobDetail, a *store.AttemptLine, names scheduler.Names) []view.Fact {
+	e := a.Evict()
+	if e == nil {
+		return nil
+	}
+	look := d.Policy.LookbackMs
+	facts := []view.Fact{
+		{Name: "Rule", Value: string(e.Rule), ID: "eviction-rule"},
+		{Name: "For", Value: "job " + idText(a.StopByJob), ID: "eviction-by"},
+		{Name: "When", Value: s.clockOrDay(a.StopAsked), Exact: s.when(a.StopAsked).Exact},
+	}
+	if e.Standing.Group != 0 {
+		facts = append(facts,
+			view.Fact{Name: names.Group(e.Standing.Group), Value: e.Standing.Times(look) + " × its share, without the evicted", Term: "standing", ID: "eviction-standing"},
+			view.Fact{Name: names.Group(e.Against.Group), Value: e.Against.Times(look) + " × its share, with the new job and the margin", Term: "standing", ID: "eviction-against"})
+	}
+	facts = append(facts, view.Fact{Name: "Progress lost", Value: ledger.FormatMillis(e.LostMs), ID: "eviction-lost"})
+	if d.State == "waiting" && d.Reason != nil && d.Reason.Rank > 0 {
+		facts = append(facts, view.Fact{Name: "Now", Value: "place " + strconv.Itoa(d.Reason.Rank) + " of " + strconv.Itoa(d.Queued)})
+	}
+	return facts
+}
+
+// whyWaiting fills in the last cycle's reason with the standings of the job's path.
+func (s *server) whyWaiting(d *store.JobDetail, w *view.Why) {
+	w.Code, w.Sentence = scheduler.WhyNoCycle, s.reasonSentence(&d.JobLine, d.Policy.LookbackMs, d.Names)
+	w.Of = d.Queued
+	if r := d.Reason; r != nil {
+		w.Code, w.Rank = r.Code, r.Rank
+		w.Nodes = rejectedNodes(r)
+		w.Funds = fundsFacts(r)
+	}
+	for i := range d.Standings {
+		l := &d.Standings[i]
+		if ledger.Covers(l.Path, d.Path) {
+			w.Levels = append(w.Levels, s.level(d, l))
+		}
+	}
+}
+
+// level compares a group of the job's path with the sibling that goes first.
+func (s *server) level(d *store.JobDetail, own *store.StandingLine) view.WhyLevel {
+	look := d.Policy.LookbackMs
+	var first *store.StandingLine
+	var all int64
+	for i := range d.Standings {
+		l := &d.Standings[i]
+		if l.Parent != own.Parent {
+			continue
+		}
+		all += l.MicroGPU
+		if l.Waiting > 0 && (first == nil || store.CompareStandings(*l, *first) < 0) {
+			first = l
+		}
+	}
+	out := view.WhyLevel{Parent: d.Names[own.Parent], Group: own.Title, Usage: gpuTime(own.Usage), Commitment: gpuTime(own.Commitment),
+		Share: percent(ratio(ledger.Amount(own.MicroGPU), ledger.Amount(all))), Standing: own.Times(look)}
+	if first != nil && first.Group != own.Group {
+		out.Winner, out.WinnerStanding = first.Title, first.Times(look)
+	}
+	return out
+}
+
+// gpuTime shows milli-GPU-milliseconds as GPU-hours.
+func gpuTime(t scheduler.GPUTime) view.Num { return hours(ledger.Amount(t / 1000)) }
+
+// rejectedNodes counts the nodes that had no room, by what they lack.
+func rejectedNodes(r *scheduler.Reason) []view.WhyNodes {
+	words := []struct{ dim, word string }{
+		{scheduler.FitsDevices, "free GPUs"}, {scheduler.FitsSharing, "a free part of a GPU"}, {scheduler.FitsCPU, "CPU"},
+		{scheduler.FitsRAM, "memory"}, {scheduler.FitsHealth, "health"},
+	}
+	var out []view.WhyNodes
+	for _, d := range words {
+		if n, err := strconv.Atoi(r.Fact(scheduler.FactRejected + d.dim)); err == nil && n > 0 {
+			out = append(out, view.WhyNodes{Dimension: d.word, Nodes: n})
+		}
+	}
+	return out
+}
+
+// fundsFacts are the GPU-hours that a reason speaks of.
+func fundsFacts(r *scheduler.Reason) []view.Fact {
+	words := []struct{ fact, name string }{
+		{scheduler.FactNeeded, "Needed"}, {scheduler.FactAvailable, "Available"}, {scheduler.FactShort, "Short"},
+	}
+	var out []view.Fact
+	for _, f := range words {
+		if v := r.Fact(f.fact); v != "" {
+			shown := v
+			if a, refusal := ledger.ParseGPUHours("", v, 0); refusal == nil {
+				shown = a.Hours()
+			}
+			out = append(out, view.Fact{Name: f.name, Value: shown + " GPU-h", Exact: v + " GPU-h", ID: "funds-" + f.fact})
+		}
+	}
+	if v := r.Fact(scheduler.FactLimitedBy); v != "" {
+		out = append(out, view.Fact{Name: "Limited by", Value: v, ID: "funds-limited_by"})
+	}
+	return out
+}
+
+// wireWhy is the page's explanation as programs read it.
+func (s *server) wireWhy(d *store.JobDetail) api.Why {
+	w := s.why(d)
+	out := api.Why{Job: d.ID, Code: w.Code, Sentence: w.Sentence, Lines: []api.WhyLine{}, At: s.store.Now().Time()}
+	line := func(label, value, detail string) {
+		out.Lines = append(out.Lines, api.WhyLine{Label: label, Value: value, Detail: detail})
+	}
+	if w.Rank > 0 {
+		line("Place", strconv.Itoa(w.Rank)+" of "+strconv.Itoa(w.Of), "in the order of pool "+d.PoolName)
+	}
+	for _, l := range w.Levels {
+		detail := "usage " + l.Usage.Text + " GPU-h, commitment " + l.Commitment.Text + " GPU-h, share " + l.Share
+		if l.Winner != "" {
+			detail += "; first goes " + l.Winner + " with " + l.WinnerStanding
+		} else {
+			detail += "; this one goes first"
+		}
+		line("Standing of "+l.Group+" in "+l.Parent, l.Standing, detail)
+	}
+	for _, n := range w.Nodes {
+		line("Nodes without "+n.Dimension, strconv.Itoa(n.Nodes), "")
+	}
+	for _, f := range slices.Concat(w.Funds, w.Eviction) {
+		line(f.Name, f.Value, "")
+	}
+	if d.State == "waiting" && d.Reason != nil {
+		out.At = d.ReasonAt.Time()
+		out.Facts = map[string]string{}
+		for _, f := range d.Reason.Facts {
+			out.Facts[f.Name] = f.Value
+		}
+	}
+	return out
+}
