@@ -39,6 +39,7 @@ const (
 	FactNodes     = "nodes"      // nodes of the pool
 	FactFree      = "free"       // nodes with room
 	FactRejected  = "rejected_"  // + dimension: nodes rejected for it
+	FactLacks     = "lacks"      // GPUs the pool has too few of, free
 	FactUntil     = "until"      // µs: when enough devices are past protection
 	FactAhead     = "ahead"      // jobs that go first
 )

@@ -281,3 +281,54 @@ func (ix *index) dropWaiting(id ledger.JobID) {
 		q.lanes = slices.DeleteFunc(q.lanes, func(l *lane) bool { return l == ln })
 	}
 }
+
+// PutLive adds or replaces a live attempt of a snapshot that is kept between
+// cycles; its slices of live attempts and waiting jobs are then not used. The
+// attempt must not be changed afterwards: put a new one.
+func (s *Snapshot) PutLive(l *Live) { s.index().putLive(l) }
+
+// DropLive takes an attempt out. Unknown ones are ignored.
+func (s *Snapshot) DropLive(ref AttemptRef) { s.index().dropLive(ref) }
+
+// PutWaiting queues or requeues a job; it must not be changed afterwards.
+func (s *Snapshot) PutWaiting(j *Job) { s.index().putWaiting(j) }
+
+// DropWaiting takes a job out of its queue. Unknown ones are ignored.
+func (s *Snapshot) DropWaiting(id ledger.JobID) { s.index().dropWaiting(id) }
+
+// Rearrange must be called after Pools, Groups, Shares or Nodes changed in a
+// snapshot that is kept between cycles. Cost: O(everything).
+func (s *Snapshot) Rearrange() {
+	old := s.ix
+	if old == nil {
+		return
+	}
+	s.ix = newIndex(s)
+	for _, l := range old.live {
+		s.ix.putLive(l)
+	}
+	for _, j := range old.waiting {
+		s.ix.putWaiting(j)
+	}
+}
+
+// Flat gives the snapshot with its slices filled and sorted, as it is stored.
+func (s *Snapshot) Flat() *Snapshot {
+	f := *s
+	if s.ix == nil {
+		return &f
+	}
+	f.ix, f.Live, f.Waiting = nil, nil, nil
+	for _, l := range s.ix.live {
+		f.Live = append(f.Live, *l)
+	}
+	for _, j := range s.ix.waiting {
+		f.Waiting = append(f.Waiting, *j)
+	}
+	slices.SortFunc(f.Live, func(a, b Live) int { return cmp.Or(cmp.Compare(a.Job.ID, b.Job.ID), cmp.Compare(a.N, b.N)) })
+	slices.SortFunc(f.Waiting, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project),
+			cmp.Compare(b.Contract.Urgency, a.Contract.Urgency), bySeq(&a, &b))
+	})
+	return &f
+}

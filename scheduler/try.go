@@ -196,9 +196,23 @@ func (pc *poolCycle) noteNoRoom(e *entry) {
 			rr.facts = append(rr.facts, Fact{FactRejected + dim, strconv.Itoa(n)})
 		}
 	}
+	if lacks := max(1, sh.Nodes)*sh.GPUs - pc.freeGPUs(); lacks > 0 {
+		rr.facts = append(rr.facts, Fact{FactLacks, strconv.FormatInt(lacks, 10)})
+	}
 	if at := pc.roomAt(sh); at > 0 {
 		rr.facts = append(rr.facts, Fact{FactUntil, strconv.FormatInt(int64(at), 10)})
 	}
+}
+
+// freeGPUs counts the whole devices on healthy nodes that nobody has.
+func (pc *poolCycle) freeGPUs() int64 {
+	var n int64
+	for i := range pc.rooms {
+		if pc.rooms[i].node.Health == Healthy {
+			n += pc.rooms[i].free
+		}
+	}
+	return n
 }
 
 func (pc *poolCycle) roomReason(e *entry, code string) *Reason {

@@ -407,6 +407,23 @@ func (pc *poolCycle) roomAt(sh *Shape) Instant {
 // devicesFreeAt gives, by room, when each alive device is free of protection.
 func (pc *poolCycle) devicesFreeAt() [][]Instant {
 	busy := make([]map[int32]Instant, len(pc.rooms))
+	hold := func(placed []Placed, until Instant) {
+		for k := range placed {
+			n, ok := pc.pi.roomOf[placed[k].Node]
+			if !ok {
+				continue
+			}
+			if busy[n] == nil {
+				busy[n] = map[int32]Instant{}
+			}
+			for _, d := range placed[k].Devices {
+				busy[n][d] = max(busy[n][d], until)
+			}
+		}
+	}
+	for i := range pc.plan.Starts {
+		hold(pc.plan.Starts[i].Placed, pc.now.Add(pc.plan.Starts[i].MinMs))
+	}
 	for i := range pc.pi.rows {
 		l := pc.pi.rows[i].live
 		until := pc.now
@@ -416,18 +433,7 @@ func (pc *poolCycle) devicesFreeAt() [][]Instant {
 				until = pc.now.Add(l.Job.Contract.MinMs)
 			}
 		}
-		for k := range l.Placed {
-			n, ok := pc.pi.roomOf[l.Placed[k].Node]
-			if !ok {
-				continue
-			}
-			if busy[n] == nil {
-				busy[n] = map[int32]Instant{}
-			}
-			for _, d := range l.Placed[k].Devices {
-				busy[n][d] = max(busy[n][d], until)
-			}
-		}
+		hold(l.Placed, until)
 	}
 	out := make([][]Instant, len(pc.rooms))
 	for n := range pc.rooms {

@@ -1,0 +1,282 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+)
+
+// expect checks one expectation against the last cycle's plan or the world.
+func (r *Runner) expect(st *Statement) error {
+	switch st.Verb {
+	case "balance", "held", "spent", "usage":
+		return r.expectProject(st)
+	case "charge", "state", "attempts", "seq":
+		return r.expectJob(st)
+	}
+	if r.Last == nil {
+		return fmt.Errorf("no cycle ran on this line")
+	}
+	switch st.Verb {
+	case "nothing":
+		return r.expectNothing()
+	case "order":
+		return r.expectOrder(st)
+	}
+	if len(st.Args) == 0 || r.jobs[st.Args[0]] == 0 {
+		return fmt.Errorf("names no job")
+	}
+	job := r.jobs[st.Args[0]]
+	switch st.Verb {
+	case "start", "nominate":
+		return r.expectStart(st, job)
+	case "evict":
+		return r.expectEvict(st, job)
+	case "wait":
+		return r.expectWait(st, job)
+	}
+	return r.expectMoved(st, job)
+}
+
+func (r *Runner) expectNothing() error {
+	p := r.Last
+	if n := len(p.Starts) + len(p.Stops) + len(p.Promote) + len(p.MoneyEnds); n > 0 {
+		return fmt.Errorf("but the plan has %s", r.words(p))
+	}
+	return nil
+}
+
+// words lists what a plan does, for messages.
+func (r *Runner) words(p *scheduler.Plan) string {
+	var out []string
+	for i := range p.Starts {
+		s := &p.Starts[i]
+		what := "start "
+		if s.Nominate {
+			what = "nominate "
+		}
+		out = append(out, what+r.names[s.Job])
+		for k := range s.Evict {
+			out = append(out, "evict "+r.names[s.Evict[k].Job]+" "+string(s.Evict[k].Rule))
+		}
+	}
+	for _, ref := range p.Promote {
+		out = append(out, "promote "+r.names[ref.Job])
+	}
+	for i := range p.Stops {
+		out = append(out, "stop "+r.names[p.Stops[i].Job]+" "+string(p.Stops[i].Rule))
+	}
+	for i := range p.MoneyEnds {
+		out = append(out, "money "+r.names[p.MoneyEnds[i].Job])
+	}
+	for i := range p.Extend {
+		out = append(out, "extend "+r.names[p.Extend[i].Job])
+	}
+	if len(out) == 0 {
+		return "nothing"
+	}
+	return strings.Join(out, ", ")
+}
+
+func (r *Runner) expectOrder(st *Statement) error {
+	var got []string
+	for i := range r.Last.Starts {
+		got = append(got, r.names[r.Last.Starts[i].Job])
+	}
+	if !slices.Equal(got, st.Args) {
+		return fmt.Errorf("started %v, not %v", got, st.Args)
+	}
+	return nil
+}
+
+func (r *Runner) expectStart(st *Statement, job ledger.JobID) error {
+	i := slices.IndexFunc(r.Last.Starts, func(s scheduler.Start) bool { return s.Job == job })
+	if i < 0 || r.Last.Starts[i].Nominate != (st.Verb == "nominate") {
+		return fmt.Errorf("%s: the plan has %s%s", st.Args[0], r.words(r.Last), r.reasonOf(job))
+	}
+	s, o := &r.Last.Starts[i], st.options()
+	var nodes []string
+	for k := range s.Placed {
+		nodes = append(nodes, r.World.snap.Nodes[s.Placed[k].Node-1].Name)
+	}
+	if want := st.Args[1:]; len(want) > 0 && !slices.Equal(nodes, want) {
+		return fmt.Errorf("%s is on %v, not %v", st.Args[0], nodes, want)
+	}
+	if want := o.text("hold", ""); want != "" {
+		if err := sameHours("hold", ledger.Outstanding(s.Hold), want); err != nil {
+			return err
+		}
+	}
+	if o.has("funded") && o.flag("funded", true) != s.Funded {
+		return fmt.Errorf("%s is funded: %t", st.Args[0], s.Funded)
+	}
+	return o.done()
+}
+
+func (r *Runner) reasonOf(job ledger.JobID) string {
+	i := slices.IndexFunc(r.Last.Reasons, func(x scheduler.Reason) bool { return x.Job == job })
+	if i < 0 {
+		return ""
+	}
+	why := &r.Last.Reasons[i]
+	return " (" + why.Code + ": " + scheduler.Sentence(why, r.policy.LookbackMs, r.World.Names()) + ")"
+}
+
+func sameHours(what string, got ledger.Amount, want string) error {
+	a, err := hours(want)
+	if err != nil {
+		return err
+	}
+	if got != a {
+		return fmt.Errorf("%s is %s GPU-h, not %s", what, got.Exact(), a.Exact())
+	}
+	return nil
+}
+
+func (r *Runner) expectEvict(st *Statement, job ledger.JobID) error {
+	o := st.options()
+	rule, by := o.text("rule", ""), o.text("by", "")
+	for i := range r.Last.Starts {
+		s := &r.Last.Starts[i]
+		for k := range s.Evict {
+			if s.Evict[k].Job != job {
+				continue
+			}
+			if rule != "" && rule != string(s.Evict[k].Rule) {
+				return fmt.Errorf("%s is evicted under %s", st.Args[0], s.Evict[k].Rule)
+			}
+			if by != "" && r.jobs[by] != s.Job {
+				return fmt.Errorf("%s is evicted by %s", st.Args[0], r.names[s.Job])
+			}
+			return o.done()
+		}
+	}
+	return fmt.Errorf("%s is not: the plan has %s", st.Args[0], r.words(r.Last))
+}
+
+// expectWait checks a Reason's code and facts. "capacity" stands for every code
+// of a job that lacks room.
+func (r *Runner) expectWait(st *Statement, job ledger.JobID) error {
+	i := slices.IndexFunc(r.Last.Reasons, func(x scheduler.Reason) bool { return x.Job == job })
+	if i < 0 {
+		return fmt.Errorf("%s has no reason: the plan has %s", st.Args[0], r.words(r.Last))
+	}
+	why := &r.Last.Reasons[i]
+	if len(st.Args) > 1 {
+		code := st.Args[1]
+		room := []string{scheduler.WhyProtected, scheduler.WhyStanding, scheduler.WhyFull, scheduler.WhyEvictRate}
+		if code != why.Code && (code != "capacity" || !slices.Contains(room, why.Code)) {
+			return fmt.Errorf("%s waits for%s", st.Args[0], r.reasonOf(job))
+		}
+	}
+	for key, want := range st.Opts {
+		got := why.Fact(key)
+		if key == "short" && why.Code != scheduler.WhyFunds {
+			got = why.Fact(scheduler.FactLacks)
+		}
+		if got != want {
+			return fmt.Errorf("%s: %s is %q, not %q", st.Args[0], key, got, want)
+		}
+	}
+	return nil
+}
+
+func (r *Runner) expectMoved(st *Statement, job ledger.JobID) error {
+	o := st.options()
+	rule, found := o.text("rule", ""), false
+	p := r.Last
+	switch st.Verb {
+	case "promote":
+		found = slices.ContainsFunc(p.Promote, func(x scheduler.AttemptRef) bool { return x.Job == job })
+	case "stop":
+		found = slices.ContainsFunc(p.Stops, func(x scheduler.Stop) bool { return x.Job == job && (rule == "" || rule == string(x.Rule)) })
+	case "extend":
+		to := o.duration("to", -1)
+		found = slices.ContainsFunc(p.Extend, func(x scheduler.Extension) bool { return x.Job == job && (to < 0 || to == x.ToMs) })
+	case "money":
+		at := o.duration("at", -1)
+		stop := o.flag("stop", false)
+		found = slices.ContainsFunc(p.MoneyEnds, func(x scheduler.MoneyEnd) bool {
+			return x.Job == job && (at < 0 || at == x.AtMs) && x.Stop == stop
+		})
+	}
+	if !found {
+		return fmt.Errorf("%s: the plan has %s", st.Args[0], r.words(p))
+	}
+	return o.done()
+}
+
+func (r *Runner) expectProject(st *Statement) error {
+	o := st.options()
+	if len(st.Args) == 0 || r.groups[st.Args[0]] == 0 {
+		return fmt.Errorf("names no project")
+	}
+	pool, err := r.pool(o.text("pool", ""))
+	if err != nil {
+		return err
+	}
+	g := r.groups[st.Args[0]]
+	if st.Verb == "usage" {
+		funded, unfunded := r.World.Usage(pool, g)
+		for key, got := range map[string]int64{"funded": funded, "unfunded": unfunded} {
+			if o.has(key) && o.duration(key, 0)*1000 != got {
+				return fmt.Errorf("%s of %s is %d milli-GPU-s", key, st.Args[0], got/1000)
+			}
+		}
+		return o.done()
+	}
+	kind := map[string]ledger.AccountKind{"balance": ledger.Available, "held": ledger.Held, "spent": ledger.Spent}[st.Verb]
+	if len(st.Args) != 2 {
+		return fmt.Errorf("needs a project and an amount")
+	}
+	return sameHours(st.Verb+" of "+st.Args[0], r.World.Sum(kind, pool, g), st.Args[1])
+}
+
+func (r *Runner) expectJob(st *Statement) error {
+	name, want := r.current, ""
+	switch len(st.Args) {
+	case 2:
+		name, want = st.Args[0], st.Args[1]
+	case 1:
+		want = st.Args[0]
+	}
+	if r.jobs[name] == 0 || want == "" {
+		return fmt.Errorf("needs a job and a value")
+	}
+	j := r.World.jobs[r.jobs[name]]
+	got := ""
+	switch st.Verb {
+	case "charge":
+		return sameHours("charge of "+name, j.spec.Charged, want)
+	case "attempts":
+		got = strconv.Itoa(int(j.spec.Attempts))
+	case "seq":
+		got = strconv.FormatInt(j.spec.QueueSeq, 10)
+	case "state":
+		got = StateName(&j.life)
+	}
+	if got != want {
+		return fmt.Errorf("%s of %s is %s, not %s", st.Verb, name, got, want)
+	}
+	return nil
+}
+
+// StateName words where a job stands.
+func StateName(l *scheduler.Life) string {
+	switch l.Job {
+	case scheduler.JobWaiting:
+		return "waiting"
+	case scheduler.JobPaused:
+		return "paused"
+	case scheduler.JobOver:
+		return string(l.Result)
+	}
+	return map[scheduler.Phase]string{
+		scheduler.Nominated: "nominated", scheduler.Starting: "starting",
+		scheduler.Running: "running", scheduler.Ending: "ending",
+	}[l.Run.Phase]
+}

@@ -1,0 +1,453 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"tranche/ledger"
+	"tranche/scheduler"
+)
+
+// Epoch is virtual time 0 of scenarios: 2026-10-01T00:00:00Z.
+const Epoch = ledger.Instant(1_790_812_800_000_000)
+
+// Runner plays a scenario in a World and checks what it expects.
+type Runner struct {
+	World  *World
+	Cycles int
+	Last   *scheduler.Plan // of the latest cycle on the current line
+	// Told, when set, is called after every cycle.
+	Told func(scheduler.Report)
+
+	policy  scheduler.Policy
+	seed    int64
+	quiet   bool
+	record  bool
+	pools   map[string]ledger.PoolID
+	groups  map[string]ledger.GroupID
+	nodes   map[string]ledger.NodeID
+	jobs    map[string]ledger.JobID
+	names   map[ledger.JobID]string
+	members map[string]ledger.PersonID
+	current string // the job named last on the line
+}
+
+// Options of a run.
+type Options struct {
+	Quiet  bool
+	Record bool
+}
+
+// Run plays a scenario to its end. It stops at the first expectation that does
+// not hold and names its line; the runner shows the world as it was then.
+func Run(ctx context.Context, sc *Scenario, o Options) (*Runner, error) {
+	r := &Runner{
+		policy: scheduler.DefaultPolicy(), quiet: o.Quiet, record: o.Record,
+		pools: map[string]ledger.PoolID{}, groups: map[string]ledger.GroupID{}, nodes: map[string]ledger.NodeID{},
+		jobs: map[string]ledger.JobID{}, names: map[ledger.JobID]string{}, members: map[string]ledger.PersonID{},
+	}
+	if err := r.Setup(sc); err != nil {
+		return r, err
+	}
+	for i := range sc.Steps {
+		if err := r.Step(ctx, &sc.Steps[i]); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// Setup builds the world: policy first, pools and nodes, then the tree.
+func (r *Runner) Setup(sc *Scenario) error {
+	passes := []struct {
+		verb string
+		do   func(*Statement) error
+	}{
+		{"policy", r.setPolicy},
+		{"pool", r.addPool},
+		{"node", r.addNodes},
+		{"program", func(st *Statement) error { return r.addGroup(st, false) }},
+		{"project", func(st *Statement) error { return r.addGroup(st, true) }},
+	}
+	for n, p := range passes {
+		for i := range sc.Setup {
+			if st := &sc.Setup[i]; st.Verb == p.verb {
+				if err := p.do(st); err != nil {
+					return fmt.Errorf("line %d: %w", st.Line, err)
+				}
+			}
+		}
+		if n == 0 {
+			r.World = New(Config{Policy: r.policy, Start: Epoch, Seed: uint64(r.seed), Quiet: r.quiet, Record: r.record})
+		}
+	}
+	return nil
+}
+
+func (r *Runner) setPolicy(st *Statement) error {
+	o, p := st.options(), &r.policy
+	p.LookbackMs = o.duration("lookback", p.LookbackMs)
+	p.CapMs = o.duration("cap", p.CapMs)
+	p.CommitFloorMs = o.duration("floor", p.CommitFloorMs)
+	p.MarginPPM = o.number("margin_ppm", p.MarginPPM)
+	p.GraceMs = o.duration("grace", p.GraceMs)
+	p.MaxRuntimeMs = o.duration("max", p.MaxRuntimeMs)
+	p.HoldStepMs = o.duration("step", p.HoldStepMs)
+	p.HeadsPerProject = int(o.number("heads", int64(p.HeadsPerProject)))
+	p.EvictPerMinute = o.number("evict_per_minute", p.EvictPerMinute)
+	p.EvictBurst = o.number("evict_burst", p.EvictBurst)
+	r.seed = o.number("seed", r.seed)
+	return o.done()
+}
+
+func (r *Runner) addPool(st *Statement) error {
+	o := st.options()
+	rate := o.number("rate_ppm", 1_000_000)
+	for _, name := range st.Args {
+		if err := r.makePool(name, rate); err != nil {
+			return err
+		}
+	}
+	return o.done()
+}
+
+func (r *Runner) makePool(name string, ratePPM int64) error {
+	if r.pools[name] != 0 {
+		return fmt.Errorf("pool %s exists already", name)
+	}
+	id, err := r.World.AddPool(name, ratePPM, 100_000_000*ledger.GPUHour)
+	r.pools[name] = id
+	return err
+}
+
+func (r *Runner) addNodes(st *Statement) error {
+	o := st.options()
+	pool := o.text("pool", "gpu")
+	gpus := o.number("gpus", 8)
+	cores := o.number("cores", 8*gpus)
+	ram := o.number("ram_mib", 65_536*gpus)
+	if err := o.done(); err != nil {
+		return err
+	}
+	if r.pools[pool] == 0 {
+		if err := r.makePool(pool, 1_000_000); err != nil {
+			return err
+		}
+	}
+	if gpus < 0 || gpus > 1000 {
+		return fmt.Errorf("a node has 0 to 1000 GPUs")
+	}
+	for _, arg := range st.Args {
+		list, err := names(arg)
+		if err != nil {
+			return err
+		}
+		for _, name := range list {
+			if r.nodes[name] != 0 {
+				return fmt.Errorf("node %s exists already", name)
+			}
+			r.nodes[name] = r.World.AddNode(r.pools[pool], name, int(gpus), cores*1000, ram)
+		}
+	}
+	return nil
+}
+
+// addGroup adds programs and projects; a parent that was not named becomes a
+// program by itself.
+func (r *Runner) addGroup(st *Statement, project bool) error {
+	o := st.options()
+	share, award := o.number("share", -1), o.text("award", "")
+	pool := o.text("pool", "")
+	until := o.duration("until", 92*86_400_000)
+	if err := o.done(); err != nil {
+		return err
+	}
+	for _, path := range st.Args {
+		g, err := r.group(path, project)
+		if err != nil {
+			return err
+		}
+		for name, id := range r.pools {
+			if share >= 0 && (pool == "" || pool == name) {
+				r.World.SetShare(id, g, share*1_000_000)
+			}
+		}
+		if award != "" {
+			if err := r.award(g, pool, award, until); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Runner) group(path string, project bool) (ledger.GroupID, error) {
+	if id := r.groups[path]; id != 0 {
+		return id, nil
+	}
+	if !strings.HasPrefix(path, "/") || len(path) < 2 || strings.HasSuffix(path, "/") {
+		return 0, fmt.Errorf("%q is no path like /lab/a", path)
+	}
+	parent := ledger.GroupID(0)
+	if up := path[:strings.LastIndexByte(path, '/')]; up != "" {
+		var err error
+		if parent, err = r.group(up, false); err != nil {
+			return 0, err
+		}
+	}
+	id := r.World.AddGroup(parent, path, project)
+	r.groups[path] = id
+	return id, nil
+}
+
+func (r *Runner) pool(name string) (ledger.PoolID, error) {
+	if name == "" && len(r.pools) == 1 {
+		return 1, nil
+	}
+	id := r.pools[name]
+	if id == 0 {
+		return 0, fmt.Errorf("say pool=: there are %d pools and %q is none of them", len(r.pools), name)
+	}
+	return id, nil
+}
+
+func (r *Runner) award(g ledger.GroupID, pool, amount string, untilMs int64) error {
+	p, err := r.pool(pool)
+	if err != nil {
+		return err
+	}
+	a, err := hours(amount)
+	if err != nil {
+		return err
+	}
+	_, err = r.World.Award(g, p, a, Epoch.Add(untilMs))
+	return err
+}
+
+// hours reads "16h" as GPU-hours.
+func hours(text string) (ledger.Amount, error) {
+	a, ref := ledger.ParseGPUHours("amount", strings.TrimSuffix(text, "h"), 0)
+	if ref != nil {
+		return 0, fmt.Errorf("%q: %w", text, ref)
+	}
+	return a, nil
+}
+
+// Step moves the clock to one line's instant, carries it out and checks it.
+func (r *Runner) Step(ctx context.Context, s *Step) error {
+	r.World.Advance(Epoch.Add(s.AtMs))
+	r.Last, r.current = nil, ""
+	for i := range s.Do {
+		if err := r.do(ctx, &s.Do[i]); err != nil {
+			return fmt.Errorf("line %d: %s: %w", s.Do[i].Line, s.Do[i].Verb, err)
+		}
+	}
+	for i := range s.Expect {
+		if err := r.expect(&s.Expect[i]); err != nil {
+			return fmt.Errorf("line %d: %s: %w", s.Expect[i].Line, s.Expect[i].Verb, err)
+		}
+	}
+	return r.World.Check()
+}
+
+func (r *Runner) do(ctx context.Context, st *Statement) error {
+	switch st.Verb {
+	case "submit":
+		return r.submit(st)
+	case "cycle":
+		return r.cycle(ctx)
+	case "cycles":
+		return r.cycles(ctx, st)
+	case "award":
+		return r.moreAward(st)
+	}
+	o := st.options()
+	code := o.number("code", 0)
+	if err := o.done(); err != nil {
+		return err
+	}
+	for _, arg := range st.Args {
+		list, err := names(arg)
+		if err != nil {
+			return err
+		}
+		for _, name := range list {
+			if err := r.command(st.Verb, name, int(code)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Runner) command(verb, name string, code int) error {
+	switch verb {
+	case "fail-node", "drain", "fault", "heal":
+		id := r.nodes[name]
+		if id == 0 {
+			return fmt.Errorf("no node %s", name)
+		}
+		if verb == "fail-node" {
+			r.World.FailNode(id)
+			return nil
+		}
+		r.World.SetHealth(id, map[string]scheduler.Health{"drain": scheduler.Draining, "fault": scheduler.Faulted, "heal": scheduler.Healthy}[verb])
+		return nil
+	case "suspend", "lift":
+		id := r.groups[name]
+		if id == 0 {
+			return fmt.Errorf("no group %s", name)
+		}
+		r.World.Suspend(id, verb == "suspend")
+		return nil
+	case "freeze", "thaw":
+		return r.freeze(name, verb == "freeze")
+	}
+	id := r.jobs[name]
+	if id == 0 {
+		return fmt.Errorf("no job %s", name)
+	}
+	r.current = name
+	var ref *ledger.Refusal
+	switch verb {
+	case "finish":
+		return r.World.Finish(id, code)
+	case "cancel":
+		ref = r.World.Cancel(id)
+	case "pause":
+		ref = r.World.Pause(id)
+	case "resume":
+		ref = r.World.Resume(id)
+	}
+	if ref != nil {
+		return ref
+	}
+	return nil
+}
+
+func (r *Runner) freeze(name string, on bool) error {
+	id, err := r.pool(name)
+	if err != nil {
+		return err
+	}
+	r.World.Freeze(id, on)
+	return nil
+}
+
+func (r *Runner) moreAward(st *Statement) error {
+	o := st.options()
+	pool, until := o.text("pool", ""), o.duration("until", 92*86_400_000)
+	if err := o.done(); err != nil {
+		return err
+	}
+	if len(st.Args) != 2 || r.groups[st.Args[0]] == 0 {
+		return fmt.Errorf("needs a project and an amount, like /lab/a 50h")
+	}
+	return r.award(r.groups[st.Args[0]], pool, st.Args[1], until)
+}
+
+func (r *Runner) cycle(ctx context.Context) error {
+	report, err := r.World.Cycle(ctx)
+	if err != nil {
+		return err
+	}
+	r.Cycles++
+	r.Last = report.Plan
+	if r.Told != nil {
+		r.Told(report)
+	}
+	return nil
+}
+
+// cycles runs one cycle every so often until an instant, both since Epoch.
+func (r *Runner) cycles(ctx context.Context, st *Statement) error {
+	o := st.options()
+	every, until := o.duration("every", 60_000), o.duration("until", 0)
+	if err := o.done(); err != nil {
+		return err
+	}
+	if every <= 0 {
+		return fmt.Errorf("every= must be above 0")
+	}
+	for r.World.Now().Add(every) <= Epoch.Add(until) {
+		r.World.Advance(r.World.Now().Add(every))
+		if err := r.cycle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runner) submit(st *Statement) error {
+	if len(st.Args) != 2 {
+		return fmt.Errorf("needs a job's name and a project, like j1 /lab/a")
+	}
+	g := r.groups[st.Args[1]]
+	if g == 0 {
+		return fmt.Errorf("no project %s", st.Args[1])
+	}
+	spec, b, err := r.spec(st, g)
+	if err != nil {
+		return err
+	}
+	list, err := names(st.Args[0])
+	if err != nil {
+		return err
+	}
+	for _, name := range list {
+		if r.jobs[name] != 0 {
+			return fmt.Errorf("job %s exists already", name)
+		}
+		id := r.World.Submit(spec, b)
+		r.jobs[name], r.names[id], r.current = id, name, name
+	}
+	return nil
+}
+
+// spec reads a job: gpus= counts the whole gang; nodes= splits it, by default
+// over as few nodes as hold it.
+func (r *Runner) spec(st *Statement, g ledger.GroupID) (scheduler.Job, Behaviour, error) {
+	o, p := st.options(), &r.policy
+	pool, err := r.pool(o.text("pool", ""))
+	if err != nil {
+		return scheduler.Job{}, Behaviour{}, err
+	}
+	node := r.World.firstNode(pool)
+	if node == nil {
+		return scheduler.Job{}, Behaviour{}, fmt.Errorf("its pool has no node")
+	}
+	per := max(1, int64(len(node.Devices)))
+	gpus := o.number("gpus", 1)
+	nodes := o.number("nodes", max(1, (gpus+per-1)/per))
+	spec := scheduler.Job{Project: g, Pool: pool, Member: r.member(o.text("member", "one"))}
+	if nodes < 1 || gpus < 0 || gpus%nodes != 0 {
+		return spec, Behaviour{}, fmt.Errorf("%d GPUs do not go evenly on %d nodes", gpus, nodes)
+	}
+	spec.Shape = scheduler.Shape{Nodes: nodes, GPUs: gpus / nodes, GPUMilli: o.number("milli", 1000)}
+	whole := ledger.Shape{
+		Nodes: 1, GPUs: spec.Shape.GPUs, GPUMilli: spec.Shape.GPUMilli,
+		NodeGPUs: int64(len(node.Devices)), NodeCPUMilli: node.CPUMilli, NodeRAMMiB: node.RAMMiB,
+	}
+	spec.Shape.CPUMilli = o.number("cpu_milli", ledger.DefaultCPU(whole))
+	whole.CPUMilli = spec.Shape.CPUMilli
+	spec.Shape.RAMMiB = o.number("ram_mib", ledger.DefaultRAM(whole))
+	c := &spec.Contract
+	c.MinMs, c.GraceMs, c.MaxMs = o.duration("min", 3_600_000), o.duration("grace", p.GraceMs), o.duration("max", p.MaxRuntimeMs)
+	c.Resumable, c.StopOnMoney, c.OrFree = o.flag("resumable", true), o.flag("stop_on_money", false), o.flag("or_free", false)
+	c.Urgency = int8(o.number("urgency", 0))
+	if o.has("max_charge") {
+		if c.MaxCharge, err = hours(o.text("max_charge", "")); err != nil {
+			return spec, Behaviour{}, err
+		}
+	}
+	b := Behaviour{ForMs: o.duration("for", -1), Code: int(o.number("code", 0)), ExitMs: o.duration("exits", -1)}
+	return spec, b, o.done()
+}
+
+func (r *Runner) member(name string) ledger.PersonID {
+	if r.members[name] == 0 {
+		r.members[name] = ledger.PersonID(len(r.members) + 1)
+	}
+	return r.members[name]
+}

@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// play runs one scenario file.
+func play(t *testing.T, name string) *Runner {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".scn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc, err := Parse(string(text))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	r, err := Run(context.Background(), sc, Options{})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return r
+}
+
+func TestS1ColdStart(t *testing.T)       { play(t, "s1_cold_start") }
+func TestS4ProtectionEdge(t *testing.T)  { play(t, "s4_protection_edge") }
+func TestS10GangDeadlock(t *testing.T)   { play(t, "s10_gang_deadlock") }
+func TestS13DrainingNode(t *testing.T)   { play(t, "s13_drain") }
+func TestS18Memo(t *testing.T)           { play(t, "s18_memo") }
+func TestS19InsideAProject(t *testing.T) { play(t, "s19_member") }
+
+func TestS5FreeCycles(t *testing.T) {
+	play(t, "s5_free_cycles")
+	play(t, "s5_unfunded_32")
+}
+
+func TestS16Edges(t *testing.T) {
+	play(t, "s16_debug")
+	play(t, "s16_suspended")
+	play(t, "s16_zero")
+}
+
+func TestEveryScenarioHolds(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.scn")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".scn")
+		t.Run(name, func(t *testing.T) { play(t, name) })
+	}
+}
