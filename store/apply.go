@@ -396,7 +396,7 @@ type startFacts struct {
 func (c *carrying) begin(l *life, s *scheduler.Start, id ledger.AttemptID) {
 	run := scheduler.NewRun(&l.job, s, id, c.plan.Now)
 	kind, event := scheduler.EvLeased, "leased"
-	if len(s.Evict) > 0 {
+	if s.Nominate {
 		kind, event = scheduler.EvNominated, "nominated"
 	}
 	var lots []ledger.Lot
@@ -435,7 +435,7 @@ func (c *carrying) fits(s *scheduler.Start) bool {
 				tenants[i].Phase = scheduler.Ending
 			}
 		}
-		if scheduler.Fits(&n.node, tenants, s.Project, placed, len(s.Evict) > 0) != scheduler.FitsOK {
+		if scheduler.Fits(&n.node, tenants, s.Project, placed, s.Nominate) != scheduler.FitsOK {
 			return false
 		}
 	}
