@@ -113,7 +113,7 @@ func (s *Store) recordBeats(ctx context.Context, beats []Beat) error {
 	var kept []Beat
 	err := s.inTx(ctx, "heartbeat", func(tx *Tx) error {
 		batch := &pgx.Batch{}
-		s.queueSeen(batch, batchOf)
+		s.queueSeen(batch, batchOf, tx.Now)
 		queueDevices(batch, batchOf, tx.Real)
 		var rebooted int64
 		queueSigns(batch, batchOf, tx.Real, &rebooted)
@@ -166,7 +166,7 @@ func (b *Beat) readings() (util []int32, hbm []int64) {
 }
 
 // queueSeen notes how far attempts have come, by the last heartbeat's word.
-func (s *Store) queueSeen(batch *pgx.Batch, beats []Beat) {
+func (s *Store) queueSeen(batch *pgx.Batch, beats []Beat, now ledger.Instant) {
 	type row struct {
 		seen Seen
 		node ledger.NodeID
@@ -189,14 +189,20 @@ func (s *Store) queueSeen(batch *pgx.Batch, beats []Beat) {
 		attempts[i], fences[i], ranks[i] = int64(r.seen.Attempt), r.seen.Fence, r.seen.Rank
 		nodes[i], elapsed[i] = int64(r.node), s.businessMs(r.seen.ElapsedUS)
 	}
-	const mine = `with said as (select * from unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bigint[]) u (attempt, fence, rank, node, elapsed))
+	// Attempts before their parts, each in order, as everybody locks them. More
+	// than the server itself saw pass, and a real second, is not believed.
+	const mine = `with said as (select u.attempt, u.rank, greatest(p.seen_ms, least(u.elapsed, (extract(epoch from $6 - p.claimed_at) * 1000)::bigint + $7)) as seen
+			from unnest($1::bigint[], $2::bigint[], $3::int[], $4::bigint[], $5::bigint[]) u (attempt, fence, rank, node, elapsed)
+			join attempts a on a.id = u.attempt and a.fence = u.fence and a.phase <> 'closed'
+			join placements p on p.attempt_id = u.attempt and p.rank = u.rank and p.node_id = u.node and p.claimed_at is not null and not p.ended)
 		`
-	args := []any{attempts, fences, ranks, nodes, elapsed}
-	batch.Queue(mine+`select from placements p join said on said.attempt = p.attempt_id and said.rank = p.rank and said.node = p.node_id
-		where not p.ended order by p.attempt_id, p.rank for update of p`, args...)
-	batch.Queue(mine+`update placements p set seen_ms = greatest(p.seen_ms, said.elapsed) from said, attempts a
-		where said.attempt = p.attempt_id and said.rank = p.rank and said.node = p.node_id and not p.ended and p.claimed_at is not null
-			and a.id = p.attempt_id and a.fence = said.fence`, args...)
+	args := []any{attempts, fences, ranks, nodes, elapsed, now, 1000 * s.Speed()}
+	batch.Queue(mine+`select from attempts where id in (select attempt from said) order by id for update`, args...)
+	batch.Queue(mine+`update attempts a set proven_ms = greatest(a.proven_ms, most.seen)
+		from (select attempt, max(seen) as seen from said group by attempt) most where a.id = most.attempt and a.phase <> 'closed'`, args...)
+	batch.Queue(mine+`select from placements where (attempt_id, rank) in (select attempt, rank from said) order by attempt_id, rank for update`, args...)
+	batch.Queue(mine+`update placements p set seen_ms = said.seen from said
+		where said.attempt = p.attempt_id and said.rank = p.rank and not p.ended`, args...)
 }
 
 // queueDevices notes the devices' use, and which of them are dead.
