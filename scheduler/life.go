@@ -6,26 +6,26 @@ import "tranche/ledger"
 // Funded and Unfunded count in the two lookbacks.
 type Class string
 
-// The classes of an attempt's occupancy.
+// The classes of an attempt's occupancy. Credited time was charged and given
+// back (node lost, hard drain, operator stop): it occupied, but leaves the
+// lookback.
 const (
 	ClassStarting Class = "starting" // leased, claim awaited
 	ClassFunded   Class = "funded"
 	ClassUnfunded Class = "unfunded"
 	ClassEnding   Class = "ending" // told to leave, devices not free yet
+	ClassCredited Class = "credited"
 )
 
 // Segment is one span of an attempt's occupancy. To = 0 means it lasts on.
 // MilliGPU is what it occupies; ChargedMilliGPU is what standings count (more
-// when a job takes an unusual part of a node's CPU or memory). Credited time was
-// charged and given back (node lost, hard drain, operator stop): it occupied,
-// but leaves the lookback.
+// when a job takes an unusual part of a node's CPU or memory).
 type Segment struct {
 	Class           Class   `json:"class"`
 	From            Instant `json:"from"`
 	To              Instant `json:"to,omitempty"`
 	MilliGPU        int64   `json:"milli_gpu"`
 	ChargedMilliGPU int64   `json:"charged_milli_gpu"`
-	Credited        bool    `json:"credited,omitempty"`
 }
 
 // JobPhase is where a job stands as a whole.
@@ -234,7 +234,7 @@ func (r *Run) Segments() []Segment {
 	var out []Segment
 	add := func(c Class, from, to Instant) {
 		if to == 0 || to > from {
-			out = append(out, Segment{c, from, to, r.MilliGPU, r.Rate.MilliGPU, false})
+			out = append(out, Segment{c, from, to, r.MilliGPU, r.Rate.MilliGPU})
 		}
 	}
 	if r.Leased != 0 {
@@ -255,8 +255,7 @@ func (r *Run) Segments() []Segment {
 	if r.CreditToMs > r.CreditFromMs {
 		from, to := r.Started.Add(r.CreditFromMs), r.Started.Add(r.CreditToMs)
 		add(ClassFunded, at, from)
-		add(ClassFunded, from, to)
-		out[len(out)-1].Credited = true
+		add(ClassCredited, from, to)
 		at = to
 	}
 	if r.Funded {

@@ -95,7 +95,7 @@ func (s *series) advance(now, span Instant) {
 }
 
 // Add counts a segment of a project's (and its member's) occupancy. Only funded
-// and unfunded segments that were not credited count. To = 0 means it lasts on.
+// and unfunded segments count. To = 0 means it lasts on.
 // Cost: O(log n) to find its place; near the end when it is recent.
 func (l *Lookback) Add(pool ledger.PoolID, project ledger.GroupID, member ledger.PersonID, seg Segment) {
 	l.put(pool, project, member, seg, 1)
@@ -107,7 +107,7 @@ func (l *Lookback) Remove(pool ledger.PoolID, project ledger.GroupID, member led
 }
 
 func (l *Lookback) put(pool ledger.PoolID, project ledger.GroupID, member ledger.PersonID, seg Segment, sign int64) {
-	if seg.Credited || seg.Class != ClassFunded && seg.Class != ClassUnfunded {
+	if seg.Class != ClassFunded && seg.Class != ClassUnfunded {
 		return
 	}
 	key := seriesKey{pool: pool, project: project}
