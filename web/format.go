@@ -93,6 +93,14 @@ func plural(n int64, what string) string {
 	return strconv.FormatInt(n, 10) + " " + what + "s"
 }
 
+// counted is a number with what it counts and does: "1 job waits", "3 jobs wait".
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
 // percent shows parts per million, rounded to hundredths: "35 %", "35.5 %".
 func percent(ppm int64) string {
 	cents := (ppm + 50) / 100

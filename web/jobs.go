@@ -52,7 +52,7 @@ func jobQuery(q url.Values, actor ledger.Actor) store.JobQuery {
 }
 
 func jobsAnswer(page store.JobPage) string {
-	return plural(int64(page.Waiting), "job") + " wait and " + plural(int64(page.Running), "job") + " run now."
+	return counted(page.Waiting, "job waits", "jobs wait") + " and " + counted(page.Running, "runs now.", "run now.")
 }
 
 // jobPager leads to the pages of smaller and larger job numbers.

@@ -65,6 +65,14 @@ func (s *server) routes() []route {
 		{post, view.JobsURL + "/{id}/cancel", ledger.JobCancel, anywhere, s.cancelJob},
 		{post, view.JobsURL + "/{id}/pause", ledger.JobPause, anywhere, s.pauseJob},
 		{post, view.JobsURL + "/{id}/resume", ledger.JobPause, anywhere, s.resumeJob},
+
+		{get, view.PoolsURL, ledger.SeeOpen, signedIn, s.showPools},
+		{get, view.PoolsURL + "/{id}", ledger.SeeOpen, signedIn, s.showPool},
+		{get, view.NodesURL, ledger.SeeOpen, signedIn, s.showNodes},
+		{post, view.EnrolURL, ledger.NodeEnrol, atRoot, s.enrolToken},
+		{get, view.NodesURL + "/{id}", ledger.SeeOpen, signedIn, s.showNode},
+		{post, view.NodesURL + "/{id}/drain", ledger.NodeWrite, atRoot, s.drainNode},
+		{post, view.NodesURL + "/{id}/undrain", ledger.NodeWrite, atRoot, s.undrainNode},
 	}
 }
 

@@ -1,0 +1,289 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/a-h/templ"
+
+	"tranche/ledger"
+	"tranche/store"
+	"tranche/web/view"
+)
+
+// showNodes lists nodes by pool, and lets operators enrol new ones.
+func (s *server) showNodes(w http.ResponseWriter, r *http.Request) error {
+	page, err := s.nodesPage(r, newForm(), "")
+	if err != nil {
+		return err
+	}
+	return s.show(w, r, page)
+}
+
+// nodesPage builds the list; token is a new enrolment token, shown once.
+func (s *server) nodesPage(r *http.Request, form view.Form, token string) (templ.Component, error) {
+	nodes, err := s.store.Nodes(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	var m view.Nodes
+	silent := 0
+	for i, first := 0, 0; i < len(nodes); i++ {
+		n := &nodes[i]
+		row := s.nodeRow(n)
+		m.Rows = append(m.Rows, row)
+		if row.Health != "healthy" {
+			silent++
+		}
+		if i+1 == len(nodes) || nodes[i+1].Pool != n.Pool {
+			m.Grids = append(m.Grids, s.nodeGrid(n.PoolName, nodes[first:i+1]))
+			first = i + 1
+			if n.FrozenWhy != "" {
+				m.Frozen += frozenText(n.PoolName, n.FrozenWhy) + " "
+			}
+		}
+	}
+	if mayAnywhere(actorOf(r), ledger.NodeEnrol, s.store.Now()) {
+		m.Enrol = &view.Enrol{Form: form, Token: token}
+		if m.Enrol.Pools, err = s.poolOptions(r, ""); err != nil {
+			return nil, err
+		}
+		if token != "" {
+			m.Enrol.Command = "TRANCHE_ENROL_TOKEN=" + token + " tranche agent --server " + s.cfg.PublicURL
+		}
+	}
+	answer := plural(int64(len(nodes)), "node") + " enrolled, all healthy."
+	if silent > 0 {
+		answer = fmt.Sprintf("%d of %s not healthy.", silent, counted(len(nodes), "node is", "nodes are"))
+	}
+	shell := s.shell(r, "Nodes", "nodes", answer)
+	if token == "" {
+		shell.Refresh = view.NodesURL
+	}
+	return view.NodesPage(shell, m), nil
+}
+
+// healthText is a node's health in one word: what an operator asked for first.
+func healthText(n *store.NodeLine) string {
+	if n.Health == "healthy" && n.Drain != "" {
+		return "draining"
+	}
+	return n.Health
+}
+
+// note says in a few words why a node is not plainly healthy.
+func note(n *store.NodeLine) string {
+	text := n.HealthWhy
+	if n.Drain != "" {
+		text = n.Drain + " drain by " + n.DrainBy + ": " + n.DrainWhy
+	}
+	if n.Simulated {
+		if text != "" {
+			text += ", "
+		}
+		text += "simulated"
+	}
+	return text
+}
+
+func (s *server) nodeRow(n *store.NodeLine) view.NodeRow {
+	row := view.NodeRow{ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Devices: len(n.Devices),
+		Heartbeat: s.whenReal(n.Heartbeat), Note: note(n)}
+	held := map[int32]bool{}
+	for _, h := range n.Holders {
+		for _, d := range h.Devices {
+			held[d] = true
+		}
+	}
+	row.Occupied = len(held)
+	return row
+}
+
+// whenReal shows an instant of real time, which signs of life are measured in.
+func (s *server) whenReal(at ledger.Instant) view.When {
+	if at == 0 {
+		return view.When{Text: "never"}
+	}
+	return view.When{Text: ledger.FormatMillis(max(0, s.store.Real().MillisSince(at))) + " ago", Exact: at.Time().In(s.zone).Format("2006-01-02 15:04:05 MST")}
+}
+
+// nodeGrid draws nodes × devices.
+func (s *server) nodeGrid(label string, nodes []store.NodeLine) view.NodeGrid {
+	g := view.NodeGrid{Label: label}
+	for i := range nodes {
+		n := &nodes[i]
+		node := view.GridNode{ID: n.ID, Name: n.Name, Health: healthText(n)}
+		for _, d := range n.Devices {
+			node.Devices = append(node.Devices, s.gridDevice(n, d))
+		}
+		g.Nodes = append(g.Nodes, node)
+	}
+	return g
+}
+
+// holderOf finds who holds a device; nil when it is idle.
+func holderOf(n *store.NodeLine, index int32) *store.Holder {
+	for i := range n.Holders {
+		for _, d := range n.Holders[i].Devices {
+			if d == index {
+				return &n.Holders[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (s *server) gridDevice(n *store.NodeLine, d store.DeviceLine) view.GridDevice {
+	h := holderOf(n, d.Index)
+	if h == nil {
+		if d.Dead || n.Health == "lost" {
+			return view.GridDevice{Mark: view.MarkDown}
+		}
+		return view.GridDevice{Mark: view.MarkIdle}
+	}
+	state, mark := s.stateOf(&h.Job)
+	return view.GridDevice{Mark: mark, Who: jobName(&h.Job) + ", " + h.Job.Title, Until: state, Why: shapeOf(&h.Job) + " of " + h.Job.Owner, URL: view.JobURL(h.Job.ID)}
+}
+
+// enrolToken makes an enrolment token and shows it once.
+func (s *server) enrolToken(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	f := &formReader{values: r.PostForm}
+	in := store.EnrolTokenInput{Pool: f.text("pool"), Hours: f.number("hours"), Uses: int(max(1, f.number("uses"))), Secret: secret()}
+	var err error
+	if len(f.refusals) > 0 {
+		err = f.refusals
+	} else {
+		_, err = s.store.CreateEnrolToken(r.Context(), s.command(r), in)
+	}
+	if err != nil {
+		return s.again(w, r, err, func(form view.Form) (templ.Component, error) { return s.nodesPage(r, form, "") })
+	}
+	page, err := s.nodesPage(r, newForm(), in.Secret)
+	if err != nil {
+		return err
+	}
+	return s.show(w, r, page)
+}
+
+// showNode is one node: its devices, who is on them, what people did to it.
+func (s *server) showNode(w http.ResponseWriter, r *http.Request) error {
+	page, err := s.nodePage(r, newForm())
+	if err != nil {
+		return err
+	}
+	return s.show(w, r, page)
+}
+
+func (s *server) nodePage(r *http.Request, form view.Form) (templ.Component, error) {
+	d, err := s.store.Node(r.Context(), ledger.NodeID(pathID(r)))
+	if err != nil {
+		return nil, err
+	}
+	n := &d.NodeLine
+	m := view.Node{ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Facts: s.nodeFacts(n), Grid: s.nodeGrid("", []store.NodeLine{*n}),
+		Devices: s.deviceRows(n), Form: form, MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n)}
+	for i := range n.Holders {
+		row := s.runningRow(&n.Holders[i].Job)
+		row.Node = n.Name
+		m.Attempts = append(m.Attempts, row)
+	}
+	for i := range d.Events {
+		m.Events = append(m.Events, s.nodeEvent(&d.Events[i]))
+	}
+	answer := plural(int64(len(n.Holders)), "job") + " on " + plural(int64(len(n.Devices)), "device") + "; it is " + m.Health + "."
+	if why := note(n); why != "" && m.Health != "healthy" {
+		answer = plural(int64(len(n.Holders)), "job") + " on " + plural(int64(len(n.Devices)), "device") + "; it is " + m.Health + ": " + why + "."
+	}
+	shell := s.shell(r, n.Name, "nodes", answer)
+	shell.Crumbs = []view.Link{{Text: "Nodes", URL: view.NodesURL}, {Text: n.PoolName, URL: view.PoolURL(n.Pool)}}
+	shell.Refresh = r.URL.Path
+	return view.NodePage(shell, m), nil
+}
+
+func (s *server) nodeFacts(n *store.NodeLine) []view.Fact {
+	facts := []view.Fact{
+		{Name: "Capacity", Value: plural(int64(len(n.Devices)), "device") + ", " + milliText(n.CPUMilli) + " cores, " + gibText(n.RAMMiB)},
+		{Name: "Heard of", Value: s.whenReal(n.Heartbeat).Text, Exact: s.whenReal(n.Heartbeat).Exact},
+		{Name: "Agent", Value: n.Version},
+		{Name: "Enrolled", Value: s.when(n.Enrolled).Text, Exact: s.when(n.Enrolled).Exact},
+	}
+	if n.Topology != "" {
+		facts = append(facts, view.Fact{Name: "Place", Value: n.Topology})
+	}
+	if text := note(n); text != "" {
+		facts = append(facts, view.Fact{Name: "Note", Value: text, ID: "node-note"})
+	}
+	return facts
+}
+
+func (s *server) deviceRows(n *store.NodeLine) []view.DeviceRow {
+	var rows []view.DeviceRow
+	for _, d := range n.Devices {
+		square := s.gridDevice(n, d)
+		row := view.DeviceRow{Index: int(d.Index), Model: d.Model, UUID: d.UUID, Mark: square.Mark, Health: "healthy"}
+		if d.Dead {
+			row.Health = "dead"
+		}
+		if d.Seen != 0 {
+			row.Use, row.Memory = strconv.FormatInt(d.UtilPct, 10)+" %", fmt.Sprintf("%d of %d GiB", d.HBMUsedMiB/1024, d.HBMMiB/1024)
+		}
+		if h := holderOf(n, d.Index); h != nil {
+			row.Who, row.JobID = jobName(&h.Job), h.Job.ID
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// drainText says what a drain would do now.
+func (s *server) drainText(n *store.NodeLine) string {
+	if len(n.Holders) == 0 {
+		return "Nothing runs here: it is empty at once."
+	}
+	var last ledger.Instant
+	for i := range n.Holders {
+		if a := n.Holders[i].Job.Last; a != nil && a.Funded {
+			last = max(last, a.ProtectedUntil)
+		}
+	}
+	soft := "Soft: empty within minutes. "
+	if last > s.store.Now() {
+		soft = "Soft: empty soon after " + s.clockOrDay(last) + ". "
+	}
+	return soft + "Hard: " + counted(len(n.Holders), "job stops", "jobs stop") + " now; what was charged since their last checkpoint is credited."
+}
+
+// nodeEvent says what somebody did to a node.
+func (s *server) nodeEvent(e *store.NodeEvent) view.HistoryRow {
+	row := view.HistoryRow{At: s.when(e.At), By: e.By, Verb: e.Verb}
+	if mode, why, ok := e.DrainOf(); ok {
+		row.Verb, row.Words = mode+" drain", why
+		if mode == "" {
+			row.Verb = "took it into work again"
+		}
+	}
+	return row
+}
+
+// drainNode keeps new work off a node.
+func (s *server) drainNode(w http.ResponseWriter, r *http.Request) error {
+	id := ledger.NodeID(pathID(r))
+	err := s.store.DrainNode(r.Context(), s.command(r), id, r.PostFormValue("mode"), r.PostFormValue("reason"))
+	if err != nil {
+		return s.again(w, r, err, func(form view.Form) (templ.Component, error) { return s.nodePage(r, form) })
+	}
+	return s.done(w, r, view.NodeURL(id), "The node takes nothing new.")
+}
+
+// undrainNode lets a node take work again.
+func (s *server) undrainNode(w http.ResponseWriter, r *http.Request) error {
+	id := ledger.NodeID(pathID(r))
+	if err := s.store.UndrainNode(r.Context(), s.command(r), id); err != nil {
+		return err
+	}
+	return s.done(w, r, view.NodeURL(id), "The node takes work again.")
+}
