@@ -79,6 +79,23 @@ func (s *Store) Replay(ctx context.Context, pool ledger.PoolID) (ReplayFacts, er
 	return f, err
 }
 
+// JobCounts counts all jobs by state.
+func (s *Store) JobCounts(ctx context.Context) (map[string]int, error) {
+	counts := map[string]int{}
+	err := s.readTx(ctx, "count jobs", func(tx *Tx) error {
+		type row struct {
+			State string
+			Count int
+		}
+		found, err := collectAll[row](ctx, tx, `select state, count(*)::int as count from jobs group by state`)
+		for _, r := range found {
+			counts[r.State] = r.Count
+		}
+		return err
+	})
+	return counts, err
+}
+
 // collectAll runs a query and collects its rows by column name.
 func collectAll[T any](ctx context.Context, tx *Tx, sql string, args ...any) ([]T, error) {
 	found, err := tx.Query(ctx, sql, args...)

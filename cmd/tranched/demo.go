@@ -24,7 +24,7 @@ const idpPath = "/dev-sign-in"
 
 // demoCommand shows everything on one machine.
 type demoCommand struct {
-	Listen string `default:"127.0.0.1:8080" help:"Address on this machine; the demo lets anybody in who can reach it."`
+	Listen string `help:"Address on this machine, since the demo lets anybody in who can reach it (default: 127.0.0.1:8080; with --trace any free port)."`
 	Data   string `help:"Data folder (default: $XDG_DATA_HOME/tranche, or /var/lib/tranche for root)." placeholder:"DIR"`
 	Speed  int64  `help:"Business time per real time; a trace's replay needs more." default:"60"`
 
@@ -35,6 +35,9 @@ type demoCommand struct {
 func (c *demoCommand) Validate() error {
 	var problems []error
 	host, _, err := net.SplitHostPort(c.Listen)
+	if c.Listen == "" {
+		host, err = "localhost", nil
+	}
 	if err != nil {
 		problems = append(problems, fmt.Errorf("--listen %q is not host:port", c.Listen))
 	} else if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
@@ -51,7 +54,11 @@ func (c *demoCommand) Run(ctx context.Context, t terminal) error {
 		return c.replay(ctx, t)
 	}
 	began := clock()
-	listener, err := listen(ctx, c.Listen)
+	address := c.Listen
+	if address == "" {
+		address = "127.0.0.1:8080"
+	}
+	listener, err := listen(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -60,7 +67,7 @@ func (c *demoCommand) Run(ctx context.Context, t terminal) error {
 		return errors.Join(err, listener.Close())
 	}
 	log := quiet(t.Log)
-	d := &demo{listener: listener, port: listener.Addr().(*net.TCPAddr).Port}
+	d := newDemo(listener)
 	config, err := d.webConfig(log, c.Speed)
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -104,12 +111,16 @@ func (h levelHandler) Enabled(_ context.Context, l slog.Level) bool { return l >
 
 // demo is what differs from a production server: sign-in, hosts, banner.
 type demo struct {
-	listener net.Listener
-	port     int
-	idp      http.Handler
+	port string
+	idp  http.Handler
 }
 
-func (d *demo) public() string { return fmt.Sprintf("http://localhost:%d", d.port) }
+func newDemo(l net.Listener) *demo {
+	_, port, _ := net.SplitHostPort(l.Addr().String()) // a listener's address has a port
+	return &demo{port: port}
+}
+
+func (d *demo) public() string { return "http://localhost:" + d.port }
 
 func (d *demo) issuer() string { return d.public() + idpPath }
 
@@ -124,7 +135,7 @@ func (d *demo) webConfig(log *slog.Logger, speed int64) (web.Config, error) {
 		Demo: fmt.Sprintf("Demonstration: anybody on this machine may sign in as anybody. One real second is %s of business time.",
 			time.Duration(speed)*time.Second),
 		OIDC:  web.OIDC{Issuer: d.issuer(), ClientID: "tranche-demo", ClientSecret: "demo", Name: "the development provider"},
-		Hosts: []string{fmt.Sprintf("localhost:%d", d.port), fmt.Sprintf("127.0.0.1:%d", d.port)},
+		Hosts: []string{"localhost:" + d.port, "127.0.0.1:" + d.port},
 	}
 	var people []devidp.Person
 	for _, p := range seedPeople() {
@@ -144,7 +155,7 @@ func (d *demo) webConfig(log *slog.Logger, speed int64) (web.Config, error) {
 // wrap puts the sign-in provider beside the pages, and leads people who typed
 // the address in numbers to the name that their cookies belong to.
 func (d *demo) wrap(pages http.Handler) http.Handler {
-	numbers := fmt.Sprintf("127.0.0.1:%d", d.port)
+	numbers := "127.0.0.1:" + d.port
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		program := strings.HasPrefix(r.URL.Path, "/agent/") || strings.HasPrefix(r.URL.Path, "/api/")
 		switch {

@@ -23,6 +23,7 @@ type replayReport struct {
 	JobsFinished  int `json:"jobs_finished"` // ran to their own end in the window
 	JobsCutOff    int `json:"jobs_cut_off"`  // still ran at the window's end
 	JobsWaiting   int `json:"jobs_waiting"`  // waited at the window's end, run or not before
+	JobsFailed    int `json:"jobs_failed"`   // ended by something else
 	LinesSkipped  int `json:"lines_skipped"` // malformed, with --lenient
 	Attempts      int `json:"attempts"`
 	Preemptions   int `json:"preemptions"`
