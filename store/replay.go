@@ -29,26 +29,27 @@ type JobFacts struct {
 
 // AttemptFacts are one attempt's.
 type AttemptFacts struct {
-	ID             ledger.AttemptID
-	Job            ledger.JobID
-	MilliGPU       int64
-	RatePPM        int64
-	Funded         bool
-	Nominated      bool           // its devices had to be cleared first
-	Since          ledger.Instant // nominated or leased
-	Started        ledger.Instant // claimed; 0: never
-	Ended          ledger.Instant // 0: not yet
-	StopRule       string
-	UnfundedFromMs *int64 // money ended at this elapsed time
-	Cause          string
+	ID            ledger.AttemptID
+	Job           ledger.JobID
+	MilliGPU      int64 // as charged
+	OccupiedMilli int64
+	RatePPM       int64
+	Funded        bool
+	Nominated     bool           // its devices had to be cleared first
+	Since         ledger.Instant // nominated or leased
+	Started       ledger.Instant // claimed; 0: never
+	Ended         ledger.Instant // 0: not yet
+	StopRule      string
+	FundedMs      int64 // when not funded: charged up to this elapsed time
+	Cause         string
 }
 
 // SegmentFacts are one span of recorded occupancy.
 type SegmentFacts struct {
-	Class    string
-	MilliGPU int64
-	First    ledger.Instant
-	Last     ledger.Instant
+	Class         string
+	OccupiedMilli int64
+	First         ledger.Instant
+	Last          ledger.Instant
 }
 
 // Replay reads a pool's whole past. It is for replays and other closed runs, not
@@ -62,14 +63,13 @@ func (s *Store) Replay(ctx context.Context, pool ledger.PoolID) (ReplayFacts, er
 		if err != nil {
 			return err
 		}
-		f.Attempts, err = collectAll[AttemptFacts](ctx, tx, `select id, job_id as job, milli_gpu, rate_ppm, funded,
-				exists (select from attempts v where v.stop_by_job = a.job_id and v.stop_asked_at = a.since) as nominated,
-				since, started_at as started, ended_at as ended, stop_rule, unfunded_from_ms, cause
+		f.Attempts, err = collectAll[AttemptFacts](ctx, tx, `select id, job_id as job, milli_gpu, occupied_milli, rate_ppm, funded,
+				leased_at is distinct from since as nominated, since, started_at as started, ended_at as ended, stop_rule, funded_ms, cause
 			from attempts a where pool_id = $1 order by job_id, n`, pool)
 		if err != nil {
 			return err
 		}
-		f.Segments, err = collectAll[SegmentFacts](ctx, tx, `select class, milli_gpu, first, last from usage_segments where pool_id = $1 order by id`, pool)
+		f.Segments, err = collectAll[SegmentFacts](ctx, tx, `select class, occupied_milli, first, last from usage_segments where pool_id = $1 order by id`, pool)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"tranche/ledger"
@@ -122,7 +121,7 @@ func replaySteps(facts store.ReplayFacts, w window) []step {
 		if end == 0 {
 			end = w.To
 		}
-		steps = append(steps, span(a.Since, end, step{taken: a.MilliGPU})...)
+		steps = append(steps, span(a.Since, end, step{taken: a.OccupiedMilli})...)
 	}
 	for _, j := range facts.Jobs {
 		from := j.Submitted
@@ -139,7 +138,7 @@ func replaySteps(facts store.ReplayFacts, w window) []step {
 	}
 	for _, s := range facts.Segments {
 		if s.Class == "funded" || s.Class == "unfunded" {
-			steps = append(steps, span(s.First, s.Last, step{occupied: s.MilliGPU})...)
+			steps = append(steps, span(s.First, s.Last, step{occupied: s.OccupiedMilli})...)
 		}
 	}
 	return steps
@@ -150,7 +149,7 @@ func classHours(segments []store.SegmentFacts, class string, w window) hundredth
 	var sum int64
 	for _, s := range segments {
 		if first, last := max(s.First, w.From), min(s.Last, w.To); s.Class == class && first < last {
-			sum += s.MilliGPU * int64(last-first)
+			sum += s.OccupiedMilli * int64(last-first)
 		}
 	}
 	return gpuHours(sum)
@@ -206,9 +205,6 @@ func readEnds(folder string) (map[ledger.AttemptID][]api.EndedReport, error) {
 func unitsFromEnds(ends map[ledger.AttemptID][]api.EndedReport, attempts []store.AttemptFacts, speed int64) ledger.Amount {
 	var total ledger.Amount
 	for _, a := range attempts {
-		if !a.Funded {
-			continue
-		}
 		var ms int64
 		for _, end := range ends[a.ID] {
 			us := end.ElapsedUS
@@ -217,8 +213,8 @@ func unitsFromEnds(ends map[ledger.AttemptID][]api.EndedReport, attempts []store
 			}
 			ms = max(ms, us*speed/1000)
 		}
-		if a.UnfundedFromMs != nil {
-			ms = min(ms, *a.UnfundedFromMs)
+		if !a.Funded { // from the start, or since its money ended
+			ms = min(ms, a.FundedMs)
 		}
 		units := new(big.Int).Mul(big.NewInt(a.MilliGPU), big.NewInt(a.RatePPM))
 		units.Mul(units, big.NewInt(ms)).Div(units, big.NewInt(1_000_000_000))
@@ -227,11 +223,12 @@ func unitsFromEnds(ends map[ledger.AttemptID][]api.EndedReport, attempts []store
 	return total
 }
 
-// signalEndsCharge tells the stops that the institute asks for.
+// signalEndsCharge tells the stops that the institute asks for from those that
+// the job's owner, its contract or its money asked for.
 func signalEndsCharge(rule string) bool {
 	switch scheduler.Rule(rule) {
-	case scheduler.V1, scheduler.V2, scheduler.V3, scheduler.V5, scheduler.Operator:
-		return true
+	case "", scheduler.Cancelled, scheduler.MoneyEnded, scheduler.MaxRuntime, scheduler.GangFailed:
+		return false
 	}
-	return strings.HasPrefix(rule, "node")
+	return true
 }

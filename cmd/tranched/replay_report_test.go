@@ -30,10 +30,10 @@ func TestReplayStepsCountWaitingBetweenAttempts(t *testing.T) {
 	facts := store.ReplayFacts{
 		Jobs: []store.JobFacts{{ID: 1, Submitted: 1001, Finished: 9001, MilliGPU: 2000}, {ID: 2, Submitted: 9001, MilliGPU: 1000}},
 		Attempts: []store.AttemptFacts{
-			{ID: 1, Job: 1, MilliGPU: 2000, Since: 2001, Ended: 3001},
-			{ID: 2, Job: 1, MilliGPU: 2000, Since: 5001, Ended: 9001},
+			{ID: 1, Job: 1, OccupiedMilli: 2000, Since: 2001, Ended: 3001},
+			{ID: 2, Job: 1, OccupiedMilli: 2000, Since: 5001, Ended: 9001},
 		},
-		Segments: []store.SegmentFacts{{Class: "funded", MilliGPU: 2000, First: 5501, Last: 9001}, {Class: "ending", MilliGPU: 2000, First: 2500, Last: 3001}},
+		Segments: []store.SegmentFacts{{Class: "funded", OccupiedMilli: 2000, First: 5501, Last: 9001}, {Class: "ending", OccupiedMilli: 2000, First: 2500, Last: 3001}},
 	}
 	got := integrate(replaySteps(facts, w), w, 999)
 	// Waiting: 1001–2001 and 3001–5001 for job 1, 9001–10001 for job 2.
@@ -47,15 +47,14 @@ func TestReplayStepsCountWaitingBetweenAttempts(t *testing.T) {
 }
 
 func TestUnitsFromEnds(t *testing.T) {
-	limit := int64(1500)
 	attempts := []store.AttemptFacts{
-		{ID: 1, MilliGPU: 1000, RatePPM: 1_000_000, Funded: true},                       // 2 s of 1 GPU
-		{ID: 2, MilliGPU: 8000, RatePPM: 1_000_000, Funded: true, StopRule: "V3"},       // to the signal
-		{ID: 3, MilliGPU: 8000, RatePPM: 1_000_000, Funded: true, StopRule: "cancel"},   // to the exit
-		{ID: 4, MilliGPU: 8000, RatePPM: 1_000_000},                                     // unfunded
-		{ID: 5, MilliGPU: 1000, RatePPM: 500_000, Funded: true, UnfundedFromMs: &limit}, // money ended
-		{ID: 6, MilliGPU: 16000, RatePPM: 1_000_000, Funded: true},                      // a gang: its longest part
-		{ID: 7, MilliGPU: 1000, RatePPM: 1_000_000, Funded: true},                       // never ran: no record
+		{ID: 1, MilliGPU: 1000, RatePPM: 1_000_000, Funded: true},                     // 2 s of 1 GPU
+		{ID: 2, MilliGPU: 8000, RatePPM: 1_000_000, Funded: true, StopRule: "V3"},     // to the signal
+		{ID: 3, MilliGPU: 8000, RatePPM: 1_000_000, Funded: true, StopRule: "cancel"}, // to the exit
+		{ID: 4, MilliGPU: 8000, RatePPM: 1_000_000},                                   // unfunded
+		{ID: 5, MilliGPU: 1000, RatePPM: 500_000, FundedMs: 1500},                     // money ended
+		{ID: 6, MilliGPU: 16000, RatePPM: 1_000_000, Funded: true},                    // a gang: its longest part
+		{ID: 7, MilliGPU: 1000, RatePPM: 1_000_000, Funded: true},                     // never ran: no record
 	}
 	ends := map[ledger.AttemptID][]api.EndedReport{
 		1: {{ElapsedUS: 20_000}},
