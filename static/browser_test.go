@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"tranche/static"
 	"tranche/web/view"
@@ -87,6 +88,13 @@ func site(t *testing.T) (base string, away *atomic.Bool) {
 			t.Error(err)
 		}
 	})
+	page("/nodes/1", func(w http.ResponseWriter, r *http.Request) {
+		squares := []view.GridDevice{{Mark: view.MarkProtected, Who: "job of Imaging", Until: "protected until 14:20", URL: "/jobs/1"}, {Mark: view.MarkIdle}}
+		m := view.Node{ID: 1, Name: "n1", Grid: view.NodeGrid{Nodes: []view.GridNode{{ID: 1, Name: "n1", Health: "healthy", Devices: squares}}}}
+		if err := view.NodePage(view.Shell{Title: "n1", Who: who}, m).Render(r.Context(), w); err != nil {
+			t.Error(err)
+		}
+	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL, away
@@ -141,4 +149,24 @@ func TestComfortInABrowser(t *testing.T) {
 	want(t, ctx, "preset", `document.querySelector("[data-testid=field-minimum]").value === "8 h" && document.querySelector("[data-testid=field-command]").value === "sleep 60"`)
 	do(t, ctx, js(`document.querySelector("[data-testid=field-gpus]").value = "8"; document.querySelector("[data-testid=field-gpus]").dispatchEvent(new Event("input", {bubbles: true}))`))
 	want(t, ctx, "the button", `document.querySelector("[data-testid=job-submit]").textContent === "Submit 8 GPUs"`)
+}
+
+func TestKeyboardAndNarrowScreen(t *testing.T) {
+	ctx := browser(t)
+	base, _ := site(t)
+
+	// The first stop is the way past the rail; a device says who, until when.
+	do(t, ctx, chromedp.Navigate(base+"/nodes/1"), chromedp.KeyEvent("\t"))
+	want(t, ctx, "skip link", `document.activeElement.className === "skip" && document.activeElement.getBoundingClientRect().top >= 0`)
+	do(t, ctx, js(`document.querySelector("[data-testid=device]").focus()`))
+	want(t, ctx, "the card", `!document.querySelector("#tip").hidden && document.querySelector("#tip").textContent.includes("protected until 14:20")`)
+	do(t, ctx, chromedp.KeyEvent(kb.ArrowRight))
+	want(t, ctx, "the next device", `document.activeElement.getAttribute("aria-label") === "n1 device 1: idle"`)
+
+	// On a narrow screen the rail is a bar and the rest opens above it.
+	do(t, ctx, chromedp.EmulateViewport(390, 800), chromedp.Navigate(base+"/groups/1"))
+	want(t, ctx, "the rest is closed", `document.querySelector("[data-testid=nav-nodes]").getBoundingClientRect().height === 0`)
+	do(t, ctx, chromedp.Click(".rail-more-button button"))
+	want(t, ctx, "the rest is open", `document.querySelector("[data-testid=nav-nodes]").getBoundingClientRect().height > 0`)
+	want(t, ctx, "nothing is wider than the screen", `document.documentElement.scrollWidth <= 390`)
 }
