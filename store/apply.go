@@ -306,8 +306,11 @@ func (c *carrying) moneyEnd(m *scheduler.MoneyEnd) {
 		c.signal(l, scheduler.MoneyEnded, "stopping", m.Short, 0)
 		return
 	}
-	ev := scheduler.Event{Kind: scheduler.EvMoneyEnded, At: c.plan.Now, FromMs: m.AtMs}
-	if _, refusal := l.advance(ev, "money-ended", m.Short); refusal != nil {
+	refusal := c.accrue(l)
+	if refusal == nil {
+		_, refusal = l.advance(scheduler.Event{Kind: scheduler.EvMoneyEnded, At: c.plan.Now, FromMs: m.AtMs}, "money-ended", m.Short)
+	}
+	if refusal != nil {
 		c.drop(m.Job, "attempt")
 	}
 }
