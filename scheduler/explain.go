@@ -166,19 +166,22 @@ func (r *Reason) room() string {
 }
 
 // Times is a standing in multiples of the share: "1.40" has had 1.4 × what the
-// share gives over the lookback; "no share" without one.
+// share gives over the lookback; four decimals below 0.1; "no share" without one.
 func (s *Standing) Times(lookbackMs int64) string {
 	if s.MicroGPU <= 0 || lookbackMs <= 0 {
 		return "no share"
 	}
-	// (usage + commitment) [milli-GPU·ms] / (share/1000 [milli-GPU] × lookback [ms]), in hundredths.
-	hi, lo := bits.Mul64(uint64(max(0, s.Usage+s.Commitment)), 100_000)
+	// (usage + commitment) [milli-GPU·ms] / (share/1000 [milli-GPU] × lookback [ms]), in 1/10000.
+	hi, lo := bits.Mul64(uint64(max(0, s.Usage+s.Commitment)), 10_000_000)
 	denHi, den := bits.Mul64(uint64(s.MicroGPU), uint64(lookbackMs))
 	if denHi > 0 || hi >= den {
 		return "over 1000000"
 	}
 	q, _ := bits.Div64(hi, lo, den)
-	return strconv.FormatUint(q/100, 10) + "." + pad2(q%100)
+	if q < 1000 && q > 0 {
+		return "0.0" + strconv.FormatUint(q+1000, 10)[1:]
+	}
+	return strconv.FormatUint(q/10000, 10) + "." + pad2(q%10000/100)
 }
 
 func pad2(n uint64) string {

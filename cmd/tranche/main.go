@@ -50,6 +50,8 @@ type commands struct {
 
 	Agent agentCommand `cmd:"" group:"Nodes" help:"Run jobs on this machine."`
 
+	Sim simCommand `cmd:"" group:"What if" help:"Try the dispatcher without a server."`
+
 	Server string `help:"Base URL of the server; overrides the login." env:"TRANCHE_SERVER" placeholder:"URL"`
 	JSON   bool   `name:"json" help:"Print JSON: the answer of the API, and refusals as RFC 9457 problems on standard error."`
 }

@@ -107,6 +107,9 @@ func (w *World) Cycle(ctx context.Context) (scheduler.Report, error) {
 	if err != nil {
 		return report, err
 	}
+	w.plan = report.Plan
+	w.starts += report.Applied.Started
+	w.evictions += report.Applied.Evicted
 	if w.cfg.Record {
 		w.record(Event{Kind: Cycled, Hash: report.Plan.Hash()})
 	}

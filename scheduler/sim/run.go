@@ -39,27 +39,33 @@ type Options struct {
 	Record bool
 }
 
-// Run plays a scenario to its end. It stops at the first expectation that does
-// not hold and names its line; the runner shows the world as it was then.
-func Run(ctx context.Context, sc *Scenario, o Options) (*Runner, error) {
-	r := &Runner{
+// NewRunner is ready to play one scenario.
+func NewRunner(o Options) *Runner {
+	return &Runner{
 		policy: scheduler.DefaultPolicy(), quiet: o.Quiet, record: o.Record,
 		pools: map[string]ledger.PoolID{}, groups: map[string]ledger.GroupID{}, nodes: map[string]ledger.NodeID{},
 		jobs: map[string]ledger.JobID{}, names: map[ledger.JobID]string{}, members: map[string]ledger.PersonID{},
 	}
-	if err := r.Setup(sc); err != nil {
-		return r, err
-	}
-	for i := range sc.Steps {
-		if err := r.Step(ctx, &sc.Steps[i]); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
 }
 
-// Setup builds the world: policy first, pools and nodes, then the tree.
-func (r *Runner) Setup(sc *Scenario) error {
+// Run plays the scenario to its end. It stops at the first expectation that
+// does not hold and names its line; the World stays as it was then (nil when
+// the set-up itself made no sense).
+func (r *Runner) Run(ctx context.Context, sc *Scenario) error {
+	if err := r.setup(sc); err != nil {
+		r.World = nil
+		return err
+	}
+	for i := range sc.Steps {
+		if err := r.step(ctx, &sc.Steps[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setup builds the world: policy first, pools and nodes, then the tree.
+func (r *Runner) setup(sc *Scenario) error {
 	passes := []struct {
 		verb string
 		do   func(*Statement) error
@@ -234,8 +240,8 @@ func hours(text string) (ledger.Amount, error) {
 	return a, nil
 }
 
-// Step moves the clock to one line's instant, carries it out and checks it.
-func (r *Runner) Step(ctx context.Context, s *Step) error {
+// step moves the clock to one line's instant, carries it out and checks it.
+func (r *Runner) step(ctx context.Context, s *Step) error {
 	r.World.Advance(Epoch.Add(s.AtMs))
 	r.Last, r.current = nil, ""
 	for i := range s.Do {

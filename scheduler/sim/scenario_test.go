@@ -9,7 +9,7 @@ import (
 )
 
 // play runs one scenario file.
-func play(t *testing.T, name string) *Runner {
+func play(t *testing.T, name string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".scn"))
 	if err != nil {
@@ -19,11 +19,10 @@ func play(t *testing.T, name string) *Runner {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	r, err := Run(context.Background(), sc, Options{})
-	if err != nil {
+	r := NewRunner(Options{})
+	if err := r.Run(context.Background(), sc); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	return r
 }
 
 func TestS1ColdStart(t *testing.T)       { play(t, "s1_cold_start") }

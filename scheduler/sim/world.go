@@ -40,9 +40,11 @@ type World struct {
 	shared  map[shareKey]int64
 	events  []Event
 	// Ended, when set, is told of every attempt that has closed.
-	Ended   func(*scheduler.Run)
-	queued  map[ledger.GroupID]int
-	refused []*ledger.Refusal // claims and entries that were refused; none is expected
+	Ended             func(*scheduler.Run)
+	queued            map[ledger.GroupID]int
+	plan              *scheduler.Plan // the latest
+	starts, evictions int
+	refused           []*ledger.Refusal // claims and entries that were refused; none is expected
 }
 
 type shareKey struct {
