@@ -20,6 +20,7 @@ type Charge struct {
 	At         ledger.Instant
 	Group      ledger.GroupID
 	Path       string
+	Title      string
 	CostCentre string
 	Pool       string
 	Period     string       // "" for usage beyond every lot
@@ -38,23 +39,26 @@ type Charge struct {
 type ChargeQuery struct {
 	Actor ledger.Actor
 	Group ledger.GroupID // 0: the whole tree
+	Pool  string         // name; "": all
 	From  ledger.Instant // 0: from the beginning
 	To    ledger.Instant // 0: to the end
 }
 
-// ChargeTotals closes an export: what was given, and the seal that stood when it
-// was read.
+// ChargeTotals closes an export: what was given, and the first seal that covers
+// all of it, so that the same lines always name the same seal. Head.N is 0 while
+// some line is not sealed, and when there is none.
 type ChargeTotals struct {
 	Group  Group
 	Rows   int64
 	Amount ledger.Amount
 	Head   Seal
+	newest int64 // transaction of the lines
 }
 
-const sqlCharges = `select e.id, e.key, e.kind, e.at, g.id, g.path, g.cost_centre, p.name, coalesce(per.name, ''), acc.lot_id,
+const sqlCharges = `select e.id, e.key, e.kind, e.at, g.id, g.path, g.title, g.cost_centre, p.name, coalesce(per.name, ''), acc.lot_id,
 		case e.kind when 'charge' then t.amount else -t.amount end,
 		coalesce(a.id, 0), coalesce(a.n, 0), coalesce(a.job_id, 0), coalesce(j.member_id, 0),
-		coalesce(a.milli_gpu, 0), coalesce(a.rate_ppm, 0), a.started_at
+		coalesce(a.milli_gpu, 0), coalesce(a.rate_ppm, 0), a.started_at, e.xid::text::bigint
 	from entries e join transfers t on t.entry_id = e.id
 	join accounts acc on acc.id = case e.kind when 'charge' then t.credit else t.debit end
 		and acc.kind = case e.kind when 'charge' then $1::smallint else $2::smallint end
@@ -65,6 +69,7 @@ const sqlCharges = `select e.id, e.key, e.kind, e.at, g.id, g.path, g.cost_centr
 	left join jobs j on j.id = a.job_id
 	where e.kind in ('charge', 'credit') and (g.id = $3 or starts_with(g.path, $4))
 		and ($5::timestamptz is null or e.at >= $5) and ($6::timestamptz is null or e.at < $6)
+		and ($7 = '' or p.name = $7)
 	order by e.id, t.n`
 
 // StreamCharges calls each for every charge line, oldest first, without keeping
@@ -80,19 +85,20 @@ func (s *Store) StreamCharges(ctx context.Context, q ChargeQuery, each func(Char
 		if r := q.Actor.May(ledger.ExportCharges, totals.Group.Path, tx.Now); r != nil {
 			return r
 		}
-		if totals.Head, err = lastSeal(ctx, tx); err != nil {
-			return err
-		}
 		// The reader may be slow: as long as it reads, the statement runs.
 		if _, err = tx.Exec(ctx, `set local statement_timeout = `+decimal((30*time.Minute).Milliseconds())); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, sqlCharges, int16(ledger.Spent), int16(ledger.Credit), totals.Group.ID,
-			strings.TrimRight(totals.Group.Path, "/")+"/", q.From, q.To)
+			strings.TrimRight(totals.Group.Path, "/")+"/", q.From, q.To, q.Pool)
 		if err != nil {
 			return err
 		}
-		return totals.stream(rows, each)
+		if err := totals.stream(rows, each); err != nil || totals.Rows == 0 {
+			return err
+		}
+		totals.Head, err = sealOf(ctx, tx, totals.newest)
+		return err
 	})
 	return totals, err
 }
@@ -110,10 +116,12 @@ func (q ChargeQuery) root(ctx context.Context, tx *Tx) (Group, error) {
 func (totals *ChargeTotals) stream(rows pgx.Rows, each func(Charge) error) error {
 	var c Charge
 	var started ledger.Instant
+	var xid int64
 	_, err := pgx.ForEachRow(rows, []any{
-		&c.EntryID, &c.Key, &c.Kind, &c.At, &c.Group, &c.Path, &c.CostCentre, &c.Pool, &c.Period, &c.Lot,
-		&c.Amount, &c.Attempt, &c.AttemptN, &c.Job, &c.Member, &c.Rate.MilliGPU, &c.Rate.PPM, &started,
+		&c.EntryID, &c.Key, &c.Kind, &c.At, &c.Group, &c.Path, &c.Title, &c.CostCentre, &c.Pool, &c.Period, &c.Lot,
+		&c.Amount, &c.Attempt, &c.AttemptN, &c.Job, &c.Member, &c.Rate.MilliGPU, &c.Rate.PPM, &started, &xid,
 	}, func() error {
+		totals.newest = max(totals.newest, xid)
 		c.From, c.To = usageOf(c.Key, started)
 		totals.Rows++
 		totals.Amount += c.Amount

@@ -64,10 +64,20 @@ func (s *Store) SealHead(ctx context.Context) (Seal, error) {
 }
 
 func lastSeal(ctx context.Context, tx *Tx) (Seal, error) {
+	return readSeal(tx.QueryRow(ctx, `select `+sealColumns+` from seals order by n desc limit 1`))
+}
+
+// sealOf gives the seal that covers a transaction; N is 0 while there is none.
+func sealOf(ctx context.Context, tx *Tx, xid int64) (Seal, error) {
+	return readSeal(tx.QueryRow(ctx, `select `+sealColumns+` from seals where to_xid > $1::text::xid8 order by n limit 1`, decimal(xid)))
+}
+
+const sealColumns = `n, at, prev, from_xid::text::bigint, to_xid::text::bigint, entries, hash`
+
+func readSeal(row pgx.Row) (Seal, error) {
 	var s Seal
 	var prev, hash []byte
-	err := tx.QueryRow(ctx, `select n, at, prev, from_xid::text::bigint, to_xid::text::bigint, entries, hash
-		from seals order by n desc limit 1`).Scan(&s.N, &s.At, &prev, &s.From, &s.To, &s.Entries, &hash)
+	err := row.Scan(&s.N, &s.At, &prev, &s.From, &s.To, &s.Entries, &hash)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Seal{}, nil
 	}

@@ -73,6 +73,11 @@ func (s *server) routes() []route {
 		{get, view.NodesURL + "/{id}", ledger.SeeOpen, signedIn, s.showNode},
 		{post, view.NodesURL + "/{id}/drain", ledger.NodeWrite, atRoot, s.drainNode},
 		{post, view.NodesURL + "/{id}/undrain", ledger.NodeWrite, atRoot, s.undrainNode},
+
+		{get, view.ExportURL, ledger.ExportCharges, anywhere, s.showExport},
+		{get, view.ChargesCSVURL, ledger.ExportCharges, anywhere, s.chargesCSV},
+		{get, view.VerifyURL, ledger.LedgerVerify, atRoot, s.showVerify},
+		{post, view.VerifyURL, ledger.LedgerVerify, atRoot, s.runVerify},
 	}
 }
 
