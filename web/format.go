@@ -47,7 +47,12 @@ func (s *server) when(at ledger.Instant) view.When {
 	if at == 0 {
 		return view.When{}
 	}
-	return view.When{Text: relative(at, s.store.Now(), s.zone), Exact: at.Time().In(s.zone).Format("2006-01-02 15:04:05 MST")}
+	return view.When{Text: relative(at, s.store.Now(), s.zone), Exact: s.exact(at)}
+}
+
+// exact is an instant to the second with its zone.
+func (s *server) exact(at ledger.Instant) string {
+	return at.Time().In(s.zone).Format("2006-01-02 15:04:05 MST")
 }
 
 // until shows the last instant of a half-open span: "through 31 December".
@@ -56,7 +61,7 @@ func (s *server) until(end ledger.Instant) view.When {
 		return view.When{}
 	}
 	last := (end - 1).Time().In(s.zone)
-	return view.When{Text: last.Format("2 January 2006"), Exact: "until " + end.Time().In(s.zone).Format("2006-01-02 15:04:05 MST")}
+	return view.When{Text: last.Format("2 January 2006"), Exact: "until " + s.exact(end)}
 }
 
 // relative says how far away an instant is; beyond a week it is a date.

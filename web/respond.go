@@ -216,3 +216,23 @@ func missing(what, detail string) *ledger.Refusal {
 func invalid(field, code, detail string) *ledger.Refusal {
 	return &ledger.Refusal{Kind: ledger.Invalid, Code: code, Field: field, Detail: detail}
 }
+
+// refield renames the fields of refusals from the rules' names to the form's:
+// every pair is a prefix and what stands for it in the form.
+func refield(err error, pairs ...string) error {
+	refusals := refusalsOf(err)
+	if len(refusals) == 0 {
+		return err
+	}
+	out := make(ledger.Refusals, len(refusals))
+	for i, f := range refusals {
+		renamed := *f
+		for p := 0; p+1 < len(pairs); p += 2 {
+			if rest, ok := strings.CutPrefix(f.Field, pairs[p]); ok {
+				renamed.Field = pairs[p+1] + rest
+			}
+		}
+		out[i] = &renamed
+	}
+	return out
+}
