@@ -145,9 +145,13 @@ func (s *server) adminPools(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) adminPoolsPage(r *http.Request, form view.Form) (templ.Component, error) {
-	rows, err := s.poolRows(r)
+	pools, err := s.store.Occupancy(r.Context())
 	if err != nil {
 		return nil, err
+	}
+	rows := make([]view.PoolRow, len(pools))
+	for i := range pools {
+		rows[i] = poolRow(&pools[i])
 	}
 	return view.AdminPoolsPage(s.shell(r, "Pools set up", "admin-pools", plural(int64(len(rows)), "pool")+" set up."), view.AdminPools{Form: form, Rows: rows}), nil
 }

@@ -26,6 +26,9 @@ const (
 	atRequest              // at the project or program of the request {id}
 )
 
+// groupPattern matches view.GroupURL.
+const groupPattern = "/groups/{id}"
+
 // route is one line of the list: what is asked, who may ask, who answers.
 type route struct {
 	method  string
@@ -55,6 +58,49 @@ func (s *server) routes() []route {
 		{post, api.PathClaim, "", open, s.asNode(s.agentClaim)},
 		{post, api.PathEnded, "", open, s.asNode(s.agentEnded)},
 		{post, api.PathLogs, "", open, s.asNode(s.agentLogs)},
+
+		{get, view.HomeURL, ledger.SeeOpen, signedIn, s.home},
+		{get, view.JoinURL, ledger.SeeOpen, signedIn, s.join},
+		{post, view.JoinURL, ledger.SeeOpen, signedIn, s.askToJoin},
+		{post, view.JoinURL + "/{id}", ledger.PeopleJoinDecide, anywhere, s.answerJoin},
+		{get, inviteURL + "{secret}", ledger.SeeOpen, signedIn, s.showInvite}, // whoever holds the secret
+		{post, inviteURL + "{secret}", ledger.SeeOpen, signedIn, s.acceptInvite},
+
+		{get, view.TreeURL, ledger.SeeOpen, signedIn, s.tree},
+		{get, groupPattern, ledger.SeeOpen, signedIn, s.group},
+		{get, groupPattern + "/people", ledger.SeeOpen, signedIn, s.members},
+		{post, groupPattern + "/split", ledger.SplitWrite, atGroup, s.split},
+		{get, groupPattern + "/edit", ledger.TreeWrite, atGroup, s.editGroup},
+		{post, groupPattern + "/edit", ledger.TreeWrite, atGroup, s.saveGroup},
+		{post, groupPattern + "/suspend", ledger.TreeWrite, atGroup, s.suspendGroup},
+		{post, groupPattern + "/resume", ledger.TreeWrite, atGroup, s.resumeGroup},
+		{post, groupPattern + "/archive", ledger.TreeWrite, atGroup, s.archiveGroup},
+
+		// Requests: the store looks whose they are; anybody may propose a new project.
+		{get, view.RequestsURL, ledger.SeeOpen, signedIn, s.requests},
+		{post, view.RequestsURL, ledger.SeeOpen, signedIn, s.saveRequest},
+		{get, view.NewRequestURL, ledger.SeeOpen, signedIn, s.newRequest},
+		{get, view.RequestsURL + "/{id}", ledger.SeeOpen, signedIn, s.request},
+		{post, view.RequestsURL + "/{id}", ledger.SeeOpen, signedIn, s.saveRequest},
+		{post, view.RequestsURL + "/{id}/withdraw", ledger.SeeOpen, signedIn, s.withdraw},
+		{get, view.RequestsURL + "/{id}/review", ledger.RequestReview, atRequest, s.review},
+		{post, view.RequestsURL + "/{id}/review", ledger.RequestReview, atRequest, s.decide},
+
+		{get, view.PeopleURL, ledger.SeeOpen, signedIn, s.people},
+		{post, view.InviteURL, ledger.PeopleInvite, anywhere, s.invite},
+		{post, view.GrantURL, ledger.PeopleGrant, anywhere, s.grant},
+		{post, view.RevokeURL, ledger.SeeOpen, signedIn, s.revoke}, // admins, and PIs their researchers
+		{get, view.TokensURL, ledger.SeeOpen, signedIn, s.tokens},
+		{post, view.TokensURL, ledger.TokenWrite, anywhere, s.createToken},
+		{post, view.TokensURL + "/{id}/revoke", ledger.SeeOpen, signedIn, s.revokeToken}, // one's own, and PIs their project's
+
+		{get, view.PeriodsURL, ledger.PeriodWrite, atRoot, s.periods},
+		{post, view.PeriodsURL, ledger.PeriodWrite, atRoot, s.openPeriod},
+		{get, view.AdminPoolsURL, ledger.PoolWrite, atRoot, s.adminPools},
+		{post, view.AdminPoolsURL, ledger.PoolWrite, atRoot, s.createPool},
+		{get, view.GroupsURL, ledger.TreeWrite, anywhere, s.groups},
+		{post, view.GroupsURL, ledger.TreeWrite, anywhere, s.createGroup},
+		{get, view.AuditURL, ledger.AuditRead, atRoot, s.audit},
 
 		// Jobs: what is open is shown to everybody; the store looks at each job's project.
 		{get, view.JobsURL, ledger.SeeOpen, signedIn, s.showJobs},
@@ -162,6 +208,12 @@ func (s *server) allowed(r *http.Request, rt route, actor ledger.Actor) error {
 			return err
 		}
 		path = group.Path
+	case atRequest:
+		request, err := s.store.Request(r.Context(), actor, ledger.RequestID(pathID(r)))
+		if err != nil {
+			return err
+		}
+		path = request.Path
 	}
 	if refusal := actor.May(rt.verb, path, now); refusal != nil {
 		return refusal

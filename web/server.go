@@ -4,6 +4,7 @@
 package web
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,6 +62,7 @@ type server struct {
 	zone     *time.Location
 	sessions *scs.SessionManager
 	provider *provider // nil when sign-in is switched off
+	mintKey  [32]byte  // secrets shown once are made from it; new at every start
 
 	nodeTokens nodeTokens
 }
@@ -87,6 +89,7 @@ func newServer(cfg Config) (*server, error) {
 		return nil, fmt.Errorf("web: public address %q must be an http or https URL", cfg.PublicURL)
 	}
 	s := &server{cfg: cfg, store: cfg.Store, log: cfg.Logger, zone: cfg.Zone}
+	rand.Read(s.mintKey[:]) // never fails
 	if s.log == nil {
 		s.log = slog.Default()
 	}

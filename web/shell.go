@@ -22,6 +22,11 @@ func (s *server) shell(r *http.Request, title, here, answer string) view.Shell {
 	shell := s.bareShell(r, title)
 	shell.Here, shell.Answer = here, answer
 	shell.Flash = s.sessions.PopString(r.Context(), "flash")
+	if waiting, err := s.store.WaitingReviews(r.Context(), actorOf(r)); err != nil {
+		s.log.WarnContext(r.Context(), "requests that wait were not counted", "request", visitOf(r.Context()).id, "cause", err)
+	} else if shell.Who != nil {
+		shell.Who.Waiting = waiting
+	}
 	return shell
 }
 
