@@ -333,6 +333,16 @@ type Person struct {
 	Email string
 }
 
+// PersonByID reads one person; a name that was erased reads as their number.
+func (s *Store) PersonByID(ctx context.Context, id ledger.PersonID) (Person, error) {
+	var p Person
+	err := s.readTx(ctx, "person", func(tx *Tx) error {
+		return tx.QueryRow(ctx, `select p.id, coalesce(n.name, 'Person ' || p.id), coalesce(n.email, '')
+			from persons p left join person_names n on n.person_id = p.id where p.id = $1`, id).Scan(&p.ID, &p.Name, &p.Email)
+	})
+	return p, err
+}
+
 // Persons lists who has signed in before, by name, for choosing somebody.
 func (s *Store) Persons(ctx context.Context, limit int) ([]Person, error) {
 	rows, err := s.pool.Query(ctx, `select p.id, coalesce(n.name, 'Person ' || p.id), coalesce(n.email, '') from persons p

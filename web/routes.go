@@ -42,7 +42,7 @@ type route struct {
 // Store methods check the verb again inside their transaction.
 func (s *server) routes() []route {
 	const get, post = http.MethodGet, http.MethodPost
-	return []route{
+	return append([]route{
 		{get, "/healthz", "", open, s.healthz},
 		{get, "/readyz", "", open, s.readyz},
 
@@ -124,7 +124,7 @@ func (s *server) routes() []route {
 		{get, view.ChargesCSVURL, ledger.ExportCharges, anywhere, s.chargesCSV},
 		{get, view.VerifyURL, ledger.LedgerVerify, atRoot, s.showVerify},
 		{post, view.VerifyURL, ledger.LedgerVerify, atRoot, s.runVerify},
-	}
+	}, s.apiRoutes()...)
 }
 
 // guard finds the actor, asks whether they may, runs the handler and answers its error.
@@ -224,7 +224,11 @@ func (s *server) allowed(r *http.Request, rt route, actor ledger.Actor) error {
 // mayAnywhere says whether some grant of the actor allows the verb where it is held.
 func mayAnywhere(actor ledger.Actor, verb ledger.Verb, now ledger.Instant) bool {
 	for _, g := range actor.Grants {
-		if actor.MayOwn(verb, g.Path, actor.Person, now) == nil {
+		path := g.Path
+		if actor.TokenProject != 0 && ledger.Covers(path, actor.TokenPath) {
+			path = actor.TokenPath // a role above the token's project counts inside it
+		}
+		if actor.MayOwn(verb, path, actor.Person, now) == nil {
 			return true
 		}
 	}
