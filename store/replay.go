@@ -40,6 +40,7 @@ type AttemptFacts struct {
 	Started       ledger.Instant // claimed; 0: never
 	Ended         ledger.Instant // 0: not yet
 	StopRule      string
+	Charged       ledger.Amount
 	FundedMs      int64 // when not funded: charged up to this elapsed time
 	Cause         string
 }
@@ -64,7 +65,7 @@ func (s *Store) Replay(ctx context.Context, pool ledger.PoolID) (ReplayFacts, er
 			return err
 		}
 		f.Attempts, err = collectAll[AttemptFacts](ctx, tx, `select id, job_id as job, milli_gpu, occupied_milli, rate_ppm, funded,
-				leased_at is distinct from since as nominated, since, started_at as started, ended_at as ended, stop_rule, funded_ms, cause
+				leased_at is distinct from since as nominated, since, started_at as started, ended_at as ended, stop_rule, charged, funded_ms, cause
 			from attempts a where pool_id = $1 order by job_id, n`, pool)
 		if err != nil {
 			return err

@@ -350,7 +350,13 @@ func (r *replay) measure(ctx context.Context) error {
 	p.Occupancy, p.OccupancyWhileQueued = percent(sum.occupied, fleet*whole), percent(sum.queuedOccupied, fleet*sum.queued)
 	p.TakenWhileQueued, p.QueuedHours = percent(sum.queuedTaken, fleet*sum.queued), hundredths(float64(sum.queued)/3.6e9)
 	p.ChargedUnits, p.BooksSum = facts.Spent, facts.Sum
-	p.AttemptsUnits = unitsFromEnds(ends, facts.Attempts, r.cmd.Speed)
+	for _, a := range facts.Attempts {
+		units := unitsFromEnds(ends[a.ID], a, r.cmd.Speed)
+		if p.AttemptsUnits += units; units != a.Charged {
+			fmt.Fprintf(r.t.Err, "attempt %d (job %d, rule %q, cause %s): charged %d units, its launchers say %d: %+v\n",
+				a.ID, a.Job, a.StopRule, a.Cause, a.Charged, units, ends[a.ID])
+		}
+	}
 	p.Verify = "ok"
 	if !books.OK() {
 		p.Verify = books.Faults[0].String()

@@ -199,28 +199,24 @@ func readEnds(folder string) (map[ledger.AttemptID][]api.EndedReport, error) {
 	return ends, nil
 }
 
-// unitsFromEnds recomputes every charge without the ledger's arithmetic: from
-// what the launchers measured and wrote down. A gang lasts as long as its
+// unitsFromEnds recomputes one attempt's charge without the ledger's arithmetic:
+// from what the launchers measured and wrote down. A gang lasts as long as its
 // longest part. Who makes room for another pays up to the signal.
-func unitsFromEnds(ends map[ledger.AttemptID][]api.EndedReport, attempts []store.AttemptFacts, speed int64) ledger.Amount {
-	var total ledger.Amount
-	for _, a := range attempts {
-		var ms int64
-		for _, end := range ends[a.ID] {
-			us := end.ElapsedUS
-			if end.TermUS > 0 && signalEndsCharge(a.StopRule) {
-				us = min(us, end.TermUS)
-			}
-			ms = max(ms, us*speed/1000)
+func unitsFromEnds(ends []api.EndedReport, a store.AttemptFacts, speed int64) ledger.Amount {
+	var ms int64
+	for _, end := range ends {
+		us := end.ElapsedUS
+		if end.TermUS > 0 && signalEndsCharge(a.StopRule) {
+			us = min(us, end.TermUS)
 		}
-		if !a.Funded { // from the start, or since its money ended
-			ms = min(ms, a.FundedMs)
-		}
-		units := new(big.Int).Mul(big.NewInt(a.MilliGPU), big.NewInt(a.RatePPM))
-		units.Mul(units, big.NewInt(ms)).Div(units, big.NewInt(1_000_000_000))
-		total += ledger.Amount(units.Int64())
+		ms = max(ms, us*speed/1000)
 	}
-	return total
+	if !a.Funded { // from the start, or since its money ended
+		ms = min(ms, a.FundedMs)
+	}
+	units := new(big.Int).Mul(big.NewInt(a.MilliGPU), big.NewInt(a.RatePPM))
+	units.Mul(units, big.NewInt(ms)).Div(units, big.NewInt(1_000_000_000))
+	return ledger.Amount(units.Int64())
 }
 
 // signalEndsCharge tells the stops that the institute asks for from those that

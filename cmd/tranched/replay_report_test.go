@@ -66,7 +66,11 @@ func TestUnitsFromEnds(t *testing.T) {
 	}
 	const speed = 100
 	want := ledger.Amount(2000 + 8*1000 + 8*3000 + 750 + 16*1000)
-	if got := unitsFromEnds(ends, attempts, speed); got != want {
+	var got ledger.Amount
+	for _, a := range attempts {
+		got += unitsFromEnds(ends[a.ID], a, speed)
+	}
+	if got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}
 }

@@ -162,9 +162,9 @@ func (a *attempt) seen() api.AttemptSeen {
 		return out
 	}
 	out.State = s.Phase
-	if s.ClaimUS > 0 {
-		out.ElapsedUS = bootMicros() - s.ClaimUS
-	}
+	// The launcher's own word, at most a second old: computed here it could
+	// exceed what the end record is about to say, and would be charged.
+	out.ElapsedUS = persistedElapsed(a.dir)
 	return out
 }
 
