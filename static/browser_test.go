@@ -76,8 +76,10 @@ func site(t *testing.T) (base string, away *atomic.Bool) {
 		}
 	})
 	page("/groups/1", func(w http.ResponseWriter, r *http.Request) {
-		m := view.Program{ID: 1, Name: "Vision", Period: "2026-Q4", Split: &view.Split{Pool: "1", Pot: view.Num{Text: "40 000", Exact: "40000"}, PotMilliHours: 40_000_000, Mode: "percent",
-			Rows: []view.SplitRow{{ID: 7, Name: "Imaging", Value: "60"}, {ID: 8, Name: "Robotics", Value: "12.5"}}}}
+		m := view.Program{ID: 1, Name: "Vision", Period: "2026-Q4", Split: &view.Split{
+			Pool: "1", Pot: view.Num{Text: "40 000", Exact: "40000"}, PotMilliHours: 40_000_000, Mode: "percent",
+			Rows: []view.SplitRow{{ID: 7, Name: "Imaging", Value: "60"}, {ID: 8, Name: "Robotics", Value: "12.5"}},
+		}}
 		if err := view.ProgramPage(view.Shell{Title: "Vision", Who: who}, m).Render(r.Context(), w); err != nil {
 			t.Error(err)
 		}

@@ -68,9 +68,23 @@ func TestContrast(t *testing.T) {
 		on, ground string
 		least      float64
 	}{
-		{"ink", "paper", 7}, {"ink", "rail", 7}, {"ink", "raised", 7}, {"ink", "wash", 7}, {"soft", "paper", 4.5}, {"soft", "rail", 4.5},
-		{"soft", "wash", 4.5}, {"soft", "raised", 4.5}, {"accent", "paper", 4.5}, {"accent", "wash", 4.5}, {"on-accent", "accent", 4.5},
-		{"red", "paper", 4.5}, {"red", "red-wash", 4.5}, {"amber", "paper", 4.5}, {"amber", "amber-wash", 4.5}, {"violet", "paper", 3}, {"edge", "paper", 2.9},
+		{"ink", "paper", 7},
+		{"ink", "rail", 7},
+		{"ink", "raised", 7},
+		{"ink", "wash", 7},
+		{"soft", "paper", 4.5},
+		{"soft", "rail", 4.5},
+		{"soft", "wash", 4.5},
+		{"soft", "raised", 4.5},
+		{"accent", "paper", 4.5},
+		{"accent", "wash", 4.5},
+		{"on-accent", "accent", 4.5},
+		{"red", "paper", 4.5},
+		{"red", "red-wash", 4.5},
+		{"amber", "paper", 4.5},
+		{"amber", "amber-wash", 4.5},
+		{"violet", "paper", 3},
+		{"edge", "paper", 2.9},
 	} {
 		for i, theme := range []string{"light", "dark"} {
 			a, b := tokens[c.on][i], tokens[c.ground][i]

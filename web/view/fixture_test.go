@@ -46,8 +46,10 @@ func shell(title, answer, here string) Shell {
 }
 
 func bar(label string, total, spent, running, held, expired int64) BudgetBar {
-	return BudgetBar{Label: label, URL: "/pools/1", Total: amt(total), Spent: amt(spent), Running: amt(running), Held: amt(held), Expired: amt(expired),
-		DuePPM: 660_000, ProjectedPPM: 880_000, ProjectedText: "10 560 at the present pace"}
+	return BudgetBar{
+		Label: label, URL: "/pools/1", Total: amt(total), Spent: amt(spent), Running: amt(running), Held: amt(held), Expired: amt(expired),
+		DuePPM: 660_000, ProjectedPPM: 880_000, ProjectedText: "10 560 at the present pace",
+	}
 }
 
 func usableRows() []UsableRow {
@@ -128,11 +130,13 @@ func statement() Statement {
 		Lots:  lots(),
 		Open: []OpenRow{
 			{812, "seg-vit-l-finetune", "h100", "2 × 8 GPUs", MarkProtected, "protected", When{"2 h 58 min ago", "x"}, When{"in 2 min", "2026-11-30 14:22:00 CET"}, gpuh(500_000), h(48)},
-			{790, "sweep-17", "a100", "1 GPU", MarkUnfunded, "unfunded", When{"6 h 12 min ago", "x"}, When{}, h(0), h(0)}},
+			{790, "sweep-17", "a100", "1 GPU", MarkUnfunded, "unfunded", When{"6 h 12 min ago", "x"}, When{}, h(0), h(0)},
+		},
 		Entries: []EntryRow{
 			{991, w, "settle", "Charge of job 812, attempt 1", "/jobs/812", "charge:attempt:881:0ms:3600000ms", "h100", h(-16), h(1240)},
 			{990, w, "hold", "Set aside for job 812", "/jobs/812", "hold:attempt:881:0ms:10800000ms", "h100", h(-48), h(1256)},
-			{870, When{"59 days ago", "2026-10-01 09:14:22 CEST"}, "award", "Award of request 12 by Grace Hopper", "/requests/12", "award:request:12", "h100", h(12000), h(12000)}},
+			{870, When{"59 days ago", "2026-10-01 09:14:22 CEST"}, "award", "Award of request 12 by Grace Hopper", "/requests/12", "award:request:12", "h100", h(12000), h(12000)},
+		},
 		Pager:   Pager{Older: "/groups/1?before=870", Shown: "3 of 412"},
 		Members: []MemberRow{{1, "Ada Byron", "PI", h(310), When{}}, {2, "Emmy Noether", "researcher", h(44), When{"in 90 days", "2027-02-28 24:00:00 CET"}}},
 	}
@@ -156,7 +160,8 @@ func review() Review {
 		Request: request(), Form: Form{Key: "k"}, Version: 3, First: "2027-01-01", Last: "2027-03-31", Zone: "Europe/Berlin",
 		Lines: []ReviewLine{
 			{1, "h100", h(12000), h(19000), h(7000), Num{}, "22 %", "35 %", h(310), pot},
-			{2, "a100", h(2000), h(1940), h(-60), h(60), "4 %", "9 %", h(44), bar("Vision's pot on a100", 5000, 3060, 0, 0, 0)}},
+			{2, "a100", h(2000), h(1940), h(-60), h(60), "4 %", "9 %", h(44), bar("Vision's pot on a100", 5000, 3060, 0, 0, 0)},
+		},
 		Past: []Fact{{Name: "2026-Q4", Value: "12 000 awarded, 8 200 spent on h100"}, {Name: "2026-Q3", Value: "600 awarded, 560 spent on h100"}},
 	}
 }
@@ -165,7 +170,8 @@ func jobPage(z *time.Location) Job {
 	return Job{
 		ID: 812, Name: "seg-vit-l-finetune", Owner: "Ada Byron", ProjectID: 1, Project: "Segmentation", PoolID: 1, Pool: "h100",
 		State: "running", StateText: "running on n3 and n4, past protection since 13:22",
-		Bar: &ContractBar{Label: "Time line of job 812", From: at("2026-11-30 09:50"), To: at("2026-11-30 13:40"), Now: at("2026-11-30 13:20"), Zone: z,
+		Bar: &ContractBar{
+			Label: "Time line of job 812", From: at("2026-11-30 09:50"), To: at("2026-11-30 13:40"), Now: at("2026-11-30 13:20"), Zone: z,
 			Spans: []ContractSpan{
 				{MarkWaiting, at("2026-11-30 09:50"), at("2026-11-30 10:20"), "waited 30 min, from 10:50 to 11:20"},
 				{MarkProtected, at("2026-11-30 10:20"), at("2026-11-30 12:20"), "protected for 2 h, until 13:20"},
@@ -176,7 +182,8 @@ func jobPage(z *time.Location) Job {
 				{"checkpoint", at("2026-11-30 11:40"), "", "checkpoint"},
 				{"warning", at("2026-11-30 12:10"), "10 min", "warned: protection ends in 10 min"},
 				{"eviction", at("2026-11-30 13:10"), "V3", "evicted for job 840 of Speech"},
-			}},
+			},
+		},
 		Why: &Why{
 			Sentence: "Waits for 16 GPUs on h100: 3 are free on the best node, and rule V3 frees none, because Vision has had 0.90 × its share.",
 			Code:     "capacity.short", Rank: 3, Of: 41, Latest: "No bound yet: it is not the holder of the reserved start.",
@@ -191,7 +198,8 @@ func jobPage(z *time.Location) Job {
 		Attempts: []AttemptRow{{881, 1, "n3, n4", 3, MarkProtected, When{"3 h ago", "x"}, When{"4 min ago", "x"}, "2 h 56 min", "evicted by rule V3 for job 840", gpuh(168_960_000)}},
 		Charges: []ChargeRow{
 			{"charge:attempt:881:0ms:7200000ms", When{"1 h ago", "x"}, "0 min", "2 h", "charge", 31, h(32)},
-			{"charge:attempt:881:7200000ms:10560000ms", When{"4 min ago", "x"}, "2 h", "2 h 56 min", "charge", 31, gpuh(53_760_000)}},
+			{"charge:attempt:881:7200000ms:10560000ms", When{"4 min ago", "x"}, "2 h", "2 h 56 min", "charge", 31, gpuh(53_760_000)},
+		},
 		Total: gpuh(168_960_000), Log: &LogTail{Lines: strings.Split(strings.Repeat("epoch 12  loss 0.0812  lr 3.0e-04  7 412 img/s\n", 12), "\n"), Skipped: "The last 13 of 10 412 lines.", Live: true},
 		MayCancel: true, MayPause: true, MayResume: true, Key: "k",
 	}
@@ -207,7 +215,8 @@ func poolPage() Pool {
 		Queue: []QueueRow{
 			{1, 840, "asr-large", "Emmy Noether", "Speech-to-text", "2 × 8 GPUs", "8 h", "0.48", 5, "2 min", "Starts now: evicts job 812 by rule V3."},
 			{2, 841, "asr-small", "Emmy Noether", "Speech-to-text", "1 GPU", "1 h", "0.50", 5, "2 min", "No free fit."},
-			{3, 815, "seg-vit-l-eval", "Ada Byron", "Segmentation", "8 GPUs", "1 h", "0.90", 7, "12 min", "Waits for 8 GPUs: 3 are free on the best node."}},
+			{3, 815, "seg-vit-l-eval", "Ada Byron", "Segmentation", "8 GPUs", "1 h", "0.90", 7, "12 min", "Waits for 8 GPUs: 3 are free on the best node."},
+		},
 		Running: []RunningRow{{812, "seg-vit-l-finetune", "Ada Byron", "Segmentation", "2 × 8 GPUs", MarkProtected, "protected until 14:20", "0.90", "n3, n4", "2 h 58 min"}, {790, "sweep-17", "Ada Byron", "Segmentation", "1 GPU", MarkUnfunded, "unfunded: rule V1 applies", "–", "n7", "6 h 12 min"}},
 		Cycle:   []Fact{{Name: "When", Value: "14:20:04 CET"}, {Name: "Took", Value: "2.1 ms"}, {Name: "Started", Value: "1"}, {Name: "Evicted", Value: "1"}},
 	}
@@ -243,8 +252,10 @@ func program() Program {
 		ID: 2, Name: "Vision", Period: "2026-Q4", Requests: requestRows()[:1],
 		Pots:     []PotRow{{1, "h100", h(40000), h(0), h(21600), h(18400), pot}},
 		Children: []ChildRow{{7, "Segmentation", true, "Ada Byron", "h100", "60 %", "0.83", h(12600), h(9070), h(1240)}, {8, "Tracking", false, "Mary Somerville", "h100", "40 %", "1.02", h(9000), h(3590), h(5060)}},
-		Split: &Split{Form: Form{Key: "k"}, Pools: []Option{{"1", "h100"}, {"2", "a100"}}, Pool: "1", Pot: h(40000), PotMilliHours: 40_000_000, Mode: "percent",
-			Rows: []SplitRow{{7, "Imaging", "60", "24 000 GPU-h", h(9320)}, {8, "Robotics", "25", "10 000 GPU-h", h(3940)}}},
+		Split: &Split{
+			Form: Form{Key: "k"}, Pools: []Option{{"1", "h100"}, {"2", "a100"}}, Pool: "1", Pot: h(40000), PotMilliHours: 40_000_000, Mode: "percent",
+			Rows: []SplitRow{{7, "Imaging", "60", "24 000 GPU-h", h(9320)}, {8, "Robotics", "25", "10 000 GPU-h", h(3940)}},
+		},
 	}
 }
 
@@ -267,8 +278,10 @@ func dailyPages(z *time.Location) []page {
 	opts := []Option{{"7", "Segmentation"}, {"4", "Speech-to-text"}}
 	pools := []Option{{"1", "h100"}, {"2", "a100"}}
 	jobForm := JobForm{Form: Form{Key: "k"}, Projects: opts, Pools: pools, Usable: usableRows(), Caps: JobCaps{"8 h", "10 min", "7 days"}, MayUrgency: 9}
-	reqForm := RequestForm{Form: Form{Key: "k"}, Periods: []Option{{"2", "2027-Q1"}}, Projects: append(opts, Option{"new", "a new project"}), Programs: []Option{{"2", "Vision"}},
-		Lines: []RequestLine{{1, "h100", "NVIDIA H100 80 GB", "Vision's pot has 19 000 GPU-h left."}, {2, "a100", "", ""}}, Note: "Which months need most of it?"}
+	reqForm := RequestForm{
+		Form: Form{Key: "k"}, Periods: []Option{{"2", "2027-Q1"}}, Projects: append(opts, Option{"new", "a new project"}), Programs: []Option{{"2", "Vision"}},
+		Lines: []RequestLine{{1, "h100", "NVIDIA H100 80 GB", "Vision's pot has 19 000 GPU-h left."}, {2, "a100", "", ""}}, Note: "Which months need most of it?",
+	}
 	return []page{
 		{"signin", SignInPage(bare, SignIn{Provider: "Institute login", Next: "/", People: devs})},
 		{"join", JoinPage(shell("Join a project", "You belong to no project yet: ask one, or wait for an invite.", "home"), Join{Form: Form{Key: "k"}, Projects: opts, Sent: []JoinAsk{{"Tracking", When{"2 h ago", "x"}, "waits for Mary Somerville"}}})},
@@ -297,10 +310,12 @@ func setUpPages() []page {
 		{"periods", PeriodsPage(shell("Periods", "2026-Q4 is open until 31 December.", "periods"), Periods{Form{Key: "k"}, "Europe/Berlin", []PeriodRow{{1, "2026-Q4", "1 October 2026", "31 December 2026", "95 000 on h100", "open"}}, []PeriodSupply{{1, "h100", "201370", "96 devices × 2 208 h × 95 %"}}})},
 		{"admin-pools", AdminPoolsPage(shell("Pools set up", "1 pool.", "admin-pools"), AdminPools{Form{Key: "k"}, []PoolRow{poolRow()}})},
 		{"groups", GroupsPage(shell("Groups set up", "4 programs, 3 projects.", "groups"), Groups{Form{Key: "k"}, groups, treeRows()})},
-		{"people", PeoplePage(shell("People", "3 people hold roles in Vision and below.", "people"), People{Group: "Vision", GroupID: 2, Form: Form{Key: "k"}, Grant: &Form{Key: "g"}, People: []Option{{"1", "Ada Byron"}}, Groups: groups, Roles: roles,
+		{"people", PeoplePage(shell("People", "3 people hold roles in Vision and below.", "people"), People{
+			Group: "Vision", GroupID: 2, Form: Form{Key: "k"}, Grant: &Form{Key: "g"}, People: []Option{{"1", "Ada Byron"}}, Groups: groups, Roles: roles, GrantRoles: roles, GrantGroups: groups,
 			Rows:    []PersonRow{{1, "Ada Byron", "ada@example.org", "pi", "PI", 7, "Segmentation", When{}, "invite", When{"2 min ago", "x"}, true}},
 			Asks:    []JoinRow{{5, "Alan Turing", "Segmentation", "I would like to help with the decoder.", When{"1 h ago", "x"}}},
-			Invites: []InviteRow{{"mary@example.org", "Tracking", "researcher", When{"1 day ago", "x"}, "open until 7 December", "http://localhost:8080/invite/abc"}}})},
+			Invites: []InviteRow{{"mary@example.org", "Tracking", "researcher", When{"1 day ago", "x"}, "open until 7 December", "http://localhost:8080/invite/abc"}},
+		})},
 		{"tokens", TokensPage(shell("API tokens", "1 token is valid.", "tokens"), Tokens{Form{Key: "k"}, groups, "trn_4f1c0a", []TokenRow{{1, "laptop", "Segmentation", When{"1 day ago", "x"}, When{"in 89 days", "x"}, When{}, h(100), "valid", "k1"}}})},
 		{"export", ExportPage(shell("Charges", "1\u202f204 charges between 1 October and 30 November, 9\u202f070 GPU-h.", "export"), Export{From: "2026-10-01", To: "2026-11-30", Zone: "Europe/Berlin", Groups: groups, Group: "2", Rows: 1204, Total: h(9070), URL: "/export/charges.csv?from=2026-10-01&to=2026-11-30", Preview: []ExportLine{{"2026-11-30 14:20:01 CET", "Segmentation", "h100", "seg-vit-l-finetune", "charge", h(16), "charge:attempt:881:0ms:3600000ms"}}})},
 		{"audit", AuditPage(shell("Audit", "Everything people did, newest first.", "audit"), Audit{Verbs: []Option{{"", "any"}, {"award", "award"}}, Rows: []AuditRow{{1, When{"1 h ago", "x"}, "Grace Hopper", "127.0.0.1", "award", "Request 12", "/requests/12", "{\"state\":\"submitted\"}", "{\"state\":\"awarded\"}"}}})},

@@ -45,8 +45,10 @@ func TestBudgetPartsAddUp(t *testing.T) {
 func TestBudgetParts(t *testing.T) {
 	b := BudgetBar{Total: amt(1000), Spent: amt(500), Held: amt(100), LimitedBy: "Vision", Limited: amt(150)}
 	want := []part{
-		{MarkSpent, 0, 5000, "spent", amt(500)}, {MarkHeld, 5000, 1000, "set aside", amt(100)},
-		{MarkUsable, 6000, 2500, "usable", amt(250)}, {MarkLimited, 8500, 1500, "left, but limited by Vision", amt(150)},
+		{MarkSpent, 0, 5000, "spent", amt(500)},
+		{MarkHeld, 5000, 1000, "set aside", amt(100)},
+		{MarkUsable, 6000, 2500, "usable", amt(250)},
+		{MarkLimited, 8500, 1500, "left, but limited by Vision", amt(150)},
 	}
 	got := b.parts()
 	if len(got) != len(want) {

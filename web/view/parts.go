@@ -38,6 +38,19 @@ type Form struct {
 	Values   map[string][]string
 	Refusals ledger.Refusals
 	Next     []Link // what else could be done about the refusals
+	// scope sets a second form's fields on the same page apart from the first's.
+	scope string
+}
+
+// id is the id of a field's input, which refusals link to.
+func (f Form) id(field string) string { return "f-" + f.scope + field }
+
+// testID is the data-testid of a field's input.
+func (f Form) testID(field string) string {
+	if f.scope != "" {
+		return f.scope + field
+	}
+	return "field-" + field
 }
 
 // Value is the first typed value of a field, or "".
