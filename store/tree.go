@@ -134,7 +134,7 @@ func (s *Store) MemberUse(ctx context.Context, project ledger.GroupID) (map[ledg
 	now := s.Now()
 	// milli-GPUs × seconds are units.
 	rows, err := s.pool.Query(ctx, `select member_id, sum(trunc(milli_gpu * extract(epoch from least(last, $3) - greatest(first, $2))))::bigint
-		from usage_segments where project_id = $1 and class in ('funded', 'unfunded') and last > $2 and first < $3 and not credited group by member_id`,
+		from usage_segments where project_id = $1 and class in ('funded', 'unfunded') and last > $2 and first < $3 group by member_id`,
 		int64(project), now.Add(-policy.LookbackMs), now)
 	if err != nil {
 		return nil, fmt.Errorf("store: member use: %w", err)
@@ -162,7 +162,7 @@ func (s *Store) PoolUse(ctx context.Context, project ledger.GroupID, pool ledger
 	now := s.Now()
 	var used ledger.Amount
 	err = s.pool.QueryRow(ctx, `select coalesce(sum(trunc(milli_gpu * extract(epoch from least(last, $4) - greatest(first, $3)))), 0)::bigint
-		from usage_segments where project_id = $1 and pool_id = $2 and class in ('funded', 'unfunded') and last > $3 and first < $4 and not credited`,
+		from usage_segments where project_id = $1 and pool_id = $2 and class in ('funded', 'unfunded') and last > $3 and first < $4`,
 		int64(project), int64(pool), now.Add(-policy.LookbackMs), now).Scan(&used)
 	if err != nil {
 		return 0, fmt.Errorf("store: pool use: %w", err)
