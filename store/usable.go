@@ -81,6 +81,8 @@ type Usable struct {
 	// Deliverable is what the project's share gives until that end, at most
 	// Amount: an estimate.
 	Deliverable ledger.Amount
+	// What the lots valid now hold: set aside, used (net of credits), left.
+	Held, Spent, Left ledger.Amount
 }
 
 // UsableBy lists what the given projects may use now, by path and pool. Projects
@@ -100,9 +102,41 @@ func (s *Store) UsableBy(ctx context.Context, projects []ledger.GroupID) ([]Usab
 		for i := range funds {
 			out = append(out, usableOf(tx.Now, &funds[i], weights[groupPool{funds[i].Project, funds[i].Pool}]))
 		}
+		if err := lotUse(ctx, tx, out); err != nil {
+			return err
+		}
 		return nameUsable(ctx, tx, out)
 	})
 	return out, err
+}
+
+// lotUse fills in how far the lots valid now are used.
+func lotUse(ctx context.Context, tx *Tx, list []Usable) error {
+	projects := make([]int64, len(list))
+	for i := range list {
+		projects[i] = int64(list[i].Project)
+	}
+	rows, err := tx.Query(ctx, `select l.project_id, l.pool_id,
+			coalesce(sum(b.balance) filter (where a.kind = $3), 0)::bigint,
+			coalesce(sum(b.balance) filter (where a.kind = any($4)), 0)::bigint,
+			coalesce(sum(b.balance) filter (where a.kind = $5), 0)::bigint
+		from lots l join accounts a on a.lot_id = l.id join balances b on b.account_id = a.id
+		where l.first <= $1 and l.last > $1 and l.project_id = any($2) group by l.project_id, l.pool_id`,
+		tx.Now, projects, int16(ledger.Held), []int16{int16(ledger.Spent), int16(ledger.Credit)}, int16(ledger.Available))
+	if err != nil {
+		return err
+	}
+	var at groupPool
+	var held, spent, left ledger.Amount
+	_, err = pgx.ForEachRow(rows, []any{&at.group, &at.pool, &held, &spent, &left}, func() error {
+		for i := range list {
+			if list[i].Project == at.group && list[i].Pool == at.pool {
+				list[i].Held, list[i].Spent, list[i].Left = held, spent, left
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 func usableOf(now ledger.Instant, f *ledger.Funds, microGPU int64) Usable {

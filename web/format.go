@@ -34,6 +34,11 @@ func (s *server) day(at ledger.Instant) string {
 	return at.Time().In(s.zone).Format(time.DateOnly)
 }
 
+// dayText is a date in the accounting zone for people: "31 December 2026".
+func (s *server) dayText(at ledger.Instant) string {
+	return at.Time().In(s.zone).Format("2 January 2006")
+}
+
 // lastDay is the last day of a half-open span: the day before its end.
 func (s *server) lastDay(end ledger.Instant) string {
 	if end == 0 {

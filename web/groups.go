@@ -182,7 +182,7 @@ func potAnswer(g store.Group, period string, pots []store.Pot) string {
 func potRow(p store.Pot) view.PotRow {
 	given := p.ToPrograms + p.ToProjects
 	return view.PotRow{PoolID: p.Pool, Pool: p.PoolName, Received: hours(p.Received), Split: hours(p.ToPrograms), Awarded: hours(p.ToProjects), Left: hours(p.Left),
-		Bar: view.BudgetBar{Label: p.PoolName, URL: view.PoolURL(p.Pool), Total: max(p.Received, given), Spent: given, DuePPM: -1, ProjectedPPM: -1}}
+		Bar: view.BudgetBar{Label: p.PoolName, URL: view.PoolURL(p.Pool), Total: max(p.Received, given), Spent: given, Pot: true, DuePPM: -1, ProjectedPPM: -1}}
 }
 
 // childRows lists what is directly below a program, once per pool it has budget in.

@@ -110,7 +110,7 @@ func limitText(limitedBy, path string) string {
 }
 
 func (s *server) lotRow(l store.LotBalance, at ledger.Instant) view.LotRow {
-	row := view.LotRow{ID: l.ID, Pool: l.PoolName, From: l.Request, First: view.When{Text: s.day(l.First), Exact: s.exact(l.First)}, Last: s.until(l.Last),
+	row := view.LotRow{ID: l.ID, Pool: l.PoolName, From: l.Request, First: view.When{Text: s.dayText(l.First), Exact: s.exact(l.First)}, Last: s.until(l.Last),
 		Awarded: hours(l.Awarded), Spent: hours(l.Spent - l.Credited), Running: hours(l.Running), Held: hours(l.Held - l.Running), Available: hours(l.Available),
 		State: "current"}
 	expired := l.Expired

@@ -21,6 +21,14 @@ func group(n int) string {
 	return s + out
 }
 
+// count is a number of things: "1 line", "1 204 lines".
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return group(n) + " " + thing
+}
+
 // zero hides a count that says nothing.
 func zero(n int) string {
 	if n == 0 {

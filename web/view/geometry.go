@@ -54,11 +54,15 @@ func (b BudgetBar) parts() []part {
 	if usable < 0 {
 		usable = 0
 	}
+	used, rest := "spent", "usable"
+	if b.Pot {
+		used, rest = "handed out", "left"
+	}
 	ps := []part{
-		{Mark: MarkSpent, Name: "spent", Amount: b.Spent},
+		{Mark: MarkSpent, Name: used, Amount: b.Spent},
 		{Mark: MarkRunning, Name: "running", Amount: b.Running},
 		{Mark: MarkHeld, Name: "set aside", Amount: b.Held},
-		{Mark: MarkUsable, Name: "usable", Amount: usable},
+		{Mark: MarkUsable, Name: rest, Amount: usable},
 		{Mark: MarkLimited, Name: "left, but limited by " + b.LimitedBy, Amount: b.Limited},
 		{Mark: MarkExpired, Name: "expired", Amount: b.Expired},
 	}

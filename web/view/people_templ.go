@@ -1266,9 +1266,9 @@ func ExportPage(s Shell, m Export) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var55 string
-				templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs("Download " + group(m.Rows) + " lines as CSV")
+				templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs("Download " + count(m.Rows, "line") + " as CSV")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/people.templ`, Line: 344, Col: 128}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/people.templ`, Line: 344, Col: 130}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var55))
 				if templ_7745c5c3_Err != nil {
@@ -1419,7 +1419,7 @@ func exportTable(m Export) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var63 string
-		templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs("All " + group(m.Rows) + " lines")
+		templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs("All in " + count(m.Rows, "line"))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/people.templ`, Line: 372, Col: 68}
 		}

@@ -39,6 +39,8 @@ type BudgetBar struct {
 	Running ledger.Amount
 	Held    ledger.Amount // set aside, without the running part
 	Expired ledger.Amount
+	// Pot says that the bar is a program's pot: Spent is what it handed out.
+	Pot bool
 	// Limited is what is left here but not usable now, because LimitedBy, a group
 	// above, has less.
 	Limited   ledger.Amount
