@@ -218,7 +218,7 @@ func (s *server) jobFormPage(r *http.Request, form view.Form) (templ.Component, 
 	for i := range usable {
 		m.Usable = append(m.Usable, s.usableRow(&usable[i]))
 	}
-	return view.JobFormPage(s.shell(r, "Submit a job", "jobs", ""), m), nil
+	return view.JobFormPage(s.shell(r, "Submit a job", "jobs", homeAnswer(actor, usable)), m), nil
 }
 
 // usableRow is what one project may use on one pool, beside the form.

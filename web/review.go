@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/a-h/templ"
 
@@ -35,7 +36,8 @@ func (s *server) reviewPage(r *http.Request, form view.Form) (templ.Component, e
 	if err != nil {
 		return nil, err
 	}
-	answer := "Awarding everything is possible."
+	var asked []string
+	answer := ""
 	for _, l := range full.Lines {
 		line, short, err := s.reviewLine(r, full, l, pots)
 		if err != nil {
@@ -45,6 +47,10 @@ func (s *server) reviewPage(r *http.Request, form view.Form) (templ.Component, e
 			answer = full.ProgramTitle + "'s pot is " + short.Hours() + " GPU-h short on " + l.PoolName + " for everything asked; award less, or ask for a larger pot."
 		}
 		m.Lines = append(m.Lines, line)
+		asked = append(asked, l.Asked.Hours()+" GPU-h on "+l.PoolName)
+	}
+	if answer == "" {
+		answer = full.ProgramTitle + "'s pot covers the " + strings.Join(asked, " and ") + " that are asked."
 	}
 	if full.Project != 0 {
 		if m.Past, err = s.pastFacts(r, full.Project); err != nil {

@@ -133,7 +133,7 @@ func (d *demo) webConfig(log *slog.Logger, speed int64) (web.Config, error) {
 	cfg := web.Config{
 		Logger: log, Zone: zone, PublicURL: d.public(),
 		Demo: fmt.Sprintf("Demonstration: anybody on this machine may sign in as anybody. One real second is %s of business time.",
-			time.Duration(speed)*time.Second),
+			ledger.FormatMillis(speed*1000)),
 		OIDC:  web.OIDC{Issuer: d.issuer(), ClientID: "tranche-demo", ClientSecret: "demo", Name: "the development provider"},
 		Hosts: []string{"localhost:" + d.port, "127.0.0.1:" + d.port},
 	}

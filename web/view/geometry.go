@@ -45,7 +45,7 @@ type part struct {
 }
 
 // visible is the least width of a part that is not zero, in basis points.
-const visible int64 = 40
+const visible int64 = 100
 
 // parts lays the bar out: the pieces lie edge to edge, add up to the whole, and
 // none that is above zero vanishes. More used than awarded widens the scale.
