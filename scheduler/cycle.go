@@ -172,12 +172,14 @@ func (c *cycle) spread(f *ledger.Funds, before []ledger.PathLimit) {
 type poolCycle struct {
 	*cycle
 	pi     *poolIndex
-	rooms  []room
+	rooms  []room   // the index's own until something is put into them
+	owned  bool     // rooms are the cycle's own
 	marks  []mark   // by row
 	fields [2]field // funded, unfunded
 	cursor []*cursor
 	fallen [][]entry // or-free jobs without funds, by group
 	rank   int
+	loose  *loose
 	memo   memos
 	people map[personKey]*ratio
 }
@@ -194,13 +196,28 @@ type personKey struct {
 }
 
 func newPoolCycle(c *cycle, pi *poolIndex) *poolCycle {
-	pc := &poolCycle{cycle: c, pi: pi, rooms: pi.copyRooms(), marks: make([]mark, len(pi.rows))}
+	pc := &poolCycle{cycle: c, pi: pi, rooms: pi.rooms, marks: make([]mark, len(pi.rows))}
 	for i := range pi.rows {
-		l := pi.rows[i].live
-		pc.marks[i] = mark{funded: l.Funded, stopping: l.Phase == Ending}
+		r := &pi.rows[i]
+		pc.marks[i] = mark{funded: r.funded, stopping: r.phase == Ending}
 	}
 	pc.memo = newMemos(pi)
 	return pc
+}
+
+// own makes the rooms the cycle's own before something is put into them.
+func (pc *poolCycle) own() {
+	if !pc.owned {
+		pc.rooms, pc.owned = pc.pi.copyRooms(), true
+	}
+}
+
+// move takes an attempt from one phase to another in the cycle's rooms.
+func (pc *poolCycle) move(i int32, from, to Phase) {
+	pc.own()
+	l := pc.pi.rows[i].live
+	pc.pi.occupy(pc.rooms, l, from, -1)
+	pc.pi.occupy(pc.rooms, l, to, 1)
 }
 
 // commitment is what an attempt is still promised: 0 when it ends.
@@ -211,9 +228,9 @@ func (pc *poolCycle) commitment(i int) GPUTime {
 	}
 	left := int64(0)
 	if m.funded {
-		left = r.live.Job.Contract.MinMs
-		if r.live.Started != 0 {
-			left = r.live.ProtectedUntil.MillisSince(pc.now)
+		left = r.minMs
+		if r.commit != 0 {
+			left = r.commit.MillisSince(pc.now)
 		}
 	}
 	return r.milli * max(pc.p.CommitFloorMs, left)

@@ -19,23 +19,41 @@ type index struct {
 
 // poolIndex is one pool's nodes, live attempts and queues.
 type poolIndex struct {
-	pool   *Pool
-	rooms  []room // by node id; slots cut from one array
-	slots  []slot
-	roomOf map[ledger.NodeID]int32
-	share  []int64 // by group
-	rows   []row
-	rowOf  map[AttemptRef]int32
-	queues [2][]*queue // funded, unfunded; by project's position
-	shapes map[shapeKey]int32
-	kinds  map[kindKey]int32
+	pool    *Pool
+	rooms   []room // by node id; slots cut from one array
+	slots   []slot
+	roomOf  map[ledger.NodeID]int32
+	share   []int64 // by group
+	rows    []row
+	rowOf   map[AttemptRef]int32
+	queues  [2][]*queue // funded, unfunded; by project's position
+	shapes  map[shapeKey]int32
+	shapeOf []shapeKey // by number
+	kinds   map[kindKey]int32
+	kindOf  []kind // by number
+	sick    int    // nodes that are not healthy
 }
 
-// row is a live attempt as the cycle scans it.
+// row is a live attempt as the cycle scans it: what every cycle looks at stands
+// side by side.
 type row struct {
-	live  *Live
-	group int32
-	milli int64 // charged
+	live    *Live
+	group   int32
+	phase   Phase
+	funded  bool
+	milli   int64   // charged
+	commit  Instant // protected until; before the claim 0
+	minMs   int64
+	holdEnd Instant // when more funds must be found; 0 = never
+	end     Instant // maximum runtime; 0 = never
+}
+
+// kind is what a kindKey stands for: what a start of it adds to its side.
+type kind struct {
+	shape   int32
+	urgency int8
+	milli   int64
+	minMs   int64
 }
 
 // shapeKey is what a memo about free room is kept for. Shared devices belong to
@@ -60,6 +78,12 @@ type queue struct {
 	group int32
 	jobs  int
 	lanes []*lane // by urgency downwards, then member
+	kinds []kindCount
+}
+
+type kindCount struct {
+	kind int32
+	jobs int32
 }
 
 // lane is one member's jobs of one urgency, oldest first.
@@ -124,6 +148,9 @@ func newPoolIndex(s *Snapshot, t *tree, p *Pool) *poolIndex {
 		pi.roomOf[n.ID] = int32(len(pi.rooms))
 		pi.rooms = append(pi.rooms, newRoom(n, rest[:len(n.Devices):len(n.Devices)]))
 		rest = rest[len(n.Devices):]
+		if n.Health != Healthy {
+			pi.sick++
+		}
 	}
 	return pi
 }
@@ -158,8 +185,26 @@ func (ix *index) putLive(l *Live) {
 		return
 	}
 	pi.rowOf[ref] = int32(len(pi.rows))
-	pi.rows = append(pi.rows, row{live: l, group: g, milli: l.Job.Rate.MilliGPU})
+	pi.rows = append(pi.rows, newRow(l, g))
 	pi.occupy(pi.rooms, l, l.Phase, 1)
+}
+
+func newRow(l *Live, g int32) row {
+	r := row{
+		live: l, group: g, phase: l.Phase, funded: l.Funded, milli: l.Job.Rate.MilliGPU,
+		commit: l.ProtectedUntil, minMs: l.Job.Contract.MinMs,
+	}
+	if l.Started == 0 {
+		r.commit = 0
+		return r
+	}
+	if l.Funded && (l.Phase != Ending || l.Rule.chargedToExit()) {
+		r.holdEnd = l.Started.Add(l.HoldUntilMs - l.lead())
+	}
+	if ms := l.Job.Contract.MaxMs; ms > 0 && l.Phase != Ending {
+		r.end = l.Started.Add(ms)
+	}
+	return r
 }
 
 // occupy puts an attempt into rooms under a phase, or takes it out again.
@@ -199,8 +244,9 @@ func (ix *index) putWaiting(j *Job) {
 	}
 	q := pi.queueOf(j, g)
 	ln := q.laneOf(j)
-	e := entry{job: j, shape: pi.shapeOf(j)}
-	e.kind = pi.kindOf(j, e.shape)
+	e := entry{job: j, shape: pi.shapeFor(j)}
+	e.kind = pi.kindFor(j, e.shape)
+	q.count(e.kind, 1)
 	i, _ := slices.BinarySearchFunc(ln.jobs, j, func(e entry, j *Job) int { return bySeq(e.job, j) })
 	ln.jobs = slices.Insert(ln.jobs, i, e)
 	q.jobs++
@@ -237,7 +283,7 @@ func (q *queue) laneOf(j *Job) *lane {
 	return q.lanes[i]
 }
 
-func (pi *poolIndex) shapeOf(j *Job) int32 {
+func (pi *poolIndex) shapeFor(j *Job) int32 {
 	k := shapeKey{shape: j.Shape, minMs: j.Contract.MinMs}
 	if j.Shape.shared() {
 		k.project = j.Project
@@ -246,16 +292,31 @@ func (pi *poolIndex) shapeOf(j *Job) int32 {
 	if !ok {
 		id = int32(len(pi.shapes))
 		pi.shapes[k] = id
+		pi.shapeOf = append(pi.shapeOf, k)
 	}
 	return id
 }
 
-func (pi *poolIndex) kindOf(j *Job, shape int32) int32 {
+// count notes how many jobs of a kind wait.
+func (q *queue) count(kind, d int32) {
+	for i := range q.kinds {
+		if k := &q.kinds[i]; k.kind == kind {
+			if k.jobs += d; k.jobs == 0 {
+				q.kinds = slices.Delete(q.kinds, i, i+1)
+			}
+			return
+		}
+	}
+	q.kinds = append(q.kinds, kindCount{kind, d})
+}
+
+func (pi *poolIndex) kindFor(j *Job, shape int32) int32 {
 	k := kindKey{shape, j.Rate, j.Contract.Urgency, j.Contract.OrFree, maxChargeLeft(j.Contract.MaxCharge, j.Charged)}
 	id, ok := pi.kinds[k]
 	if !ok {
 		id = int32(len(pi.kinds))
 		pi.kinds[k] = id
+		pi.kindOf = append(pi.kindOf, kind{shape, j.Contract.Urgency, j.Rate.MilliGPU, j.Contract.MinMs})
 	}
 	return id
 }
@@ -274,6 +335,7 @@ func (ix *index) dropWaiting(id ledger.JobID) {
 	ln := q.laneOf(j)
 	i, found := slices.BinarySearchFunc(ln.jobs, j, func(e entry, j *Job) int { return bySeq(e.job, j) })
 	if found {
+		q.count(ln.jobs[i].kind, -1)
 		ln.jobs = slices.Delete(ln.jobs, i, i+1)
 		q.jobs--
 	}

@@ -13,14 +13,15 @@ type cursor struct {
 	group  int32
 	lanes  []*lane
 	pos    []int
+	who    []*ratio // by lane, when there is more than one
 	looked int
-	dead   []deadKind // kinds that cannot start any more in this cycle
+	fell   bool     // has lanes of or-free jobs
+	queue  *queue   // nil when it only has such lanes
+	dead   []uint64 // bit per kind that cannot start any more in this cycle
+	why    map[int32]*Reason
 }
 
-type deadKind struct {
-	kind int32
-	why  *Reason
-}
+func (cu *cursor) isDead(kind int32) bool { return cu.dead[kind/64]>>(kind%64)&1 != 0 }
 
 // pass lets every project's jobs try in order of standing. money 0 is the
 // funded pass; money 1 fills what is left with unfunded jobs and never evicts.
@@ -29,6 +30,11 @@ func (pc *poolCycle) pass(money int) {
 	pc.enter(tn, money)
 	for g := tn.first(); g >= 0 && pc.plan.Steps < pc.p.MaxSteps; g = tn.first() {
 		cu := pc.cursor[g]
+		// Without reasons to give, a project that cannot start anything is not gone through.
+		if pc.s.Quiet && cu.looked == 0 && !cu.fell && pc.hopeless(cu.queue, money) {
+			tn.remove(g)
+			continue
+		}
 		lane := pc.head(cu)
 		if lane < 0 {
 			tn.remove(g)
@@ -63,7 +69,7 @@ func (pc *poolCycle) enter(tn *tournament, money int) {
 	pc.cursor = make([]*cursor, len(pc.ix.t.groups))
 	for _, q := range pc.pi.queues[money] {
 		if q.jobs > 0 {
-			pc.cursor[q.group] = &cursor{group: q.group, lanes: slices.Clone(q.lanes)}
+			pc.cursor[q.group] = &cursor{group: q.group, lanes: q.lanes[:len(q.lanes):len(q.lanes)], queue: q}
 		}
 	}
 	if money == 1 {
@@ -73,7 +79,7 @@ func (pc *poolCycle) enter(tn *tournament, money int) {
 		if cu == nil {
 			continue
 		}
-		cu.pos = make([]int, len(cu.lanes))
+		pc.ready(cu)
 		switch {
 		case pc.pi.pool.Frozen:
 			pc.refuseAll(cu, WhyFrozen)
@@ -87,6 +93,19 @@ func (pc *poolCycle) enter(tn *tournament, money int) {
 	}
 }
 
+// ready gives a cursor its positions and, among several lanes, their members'
+// standings.
+func (pc *poolCycle) ready(cu *cursor) {
+	cu.pos = make([]int, len(cu.lanes))
+	cu.dead = make([]uint64, len(pc.pi.kindOf)/64+1)
+	if len(cu.lanes) > 1 {
+		cu.who = make([]*ratio, len(cu.lanes))
+		for i, ln := range cu.lanes {
+			cu.who[i] = pc.person(pc.ix.t.groups[cu.group].ID, ln.member)
+		}
+	}
+}
+
 // enterFallen puts the or-free jobs without funds into the second pass.
 func (pc *poolCycle) enterFallen() {
 	for g, list := range pc.fallen {
@@ -96,6 +115,7 @@ func (pc *poolCycle) enterFallen() {
 		if pc.cursor[g] == nil {
 			pc.cursor[g] = &cursor{group: int32(g)}
 		}
+		pc.cursor[g].fell = true
 		slices.SortFunc(list, func(a, b entry) int {
 			return cmp.Or(cmp.Compare(b.job.Contract.Urgency, a.job.Contract.Urgency),
 				cmp.Compare(a.job.Member, b.job.Member), bySeq(a.job, b.job))
@@ -129,7 +149,7 @@ func (pc *poolCycle) head(cu *cursor) int {
 	for {
 		best := -1
 		for i, ln := range cu.lanes {
-			if cu.pos[i] < len(ln.jobs) && (best < 0 || pc.laneLess(cu, i, best)) {
+			if cu.pos[i] < len(ln.jobs) && (best < 0 || cu.laneLess(i, best)) {
 				best = i
 			}
 		}
@@ -137,14 +157,13 @@ func (pc *poolCycle) head(cu *cursor) int {
 			return -1
 		}
 		e := &cu.lanes[best].jobs[cu.pos[best]]
-		k := slices.IndexFunc(cu.dead, func(d deadKind) bool { return d.kind == e.kind })
-		if k < 0 {
+		if !cu.isDead(e.kind) {
 			return best
 		}
 		cu.pos[best]++
 		cu.looked++
 		pc.rank++
-		if why := cu.dead[k].why; why != nil {
+		if why := cu.why[e.kind]; why != nil {
 			same := *why
 			same.Job, same.Rank = e.job.ID, pc.rank
 			pc.plan.Reasons = append(pc.plan.Reasons, same)
@@ -152,14 +171,13 @@ func (pc *poolCycle) head(cu *cursor) int {
 	}
 }
 
-func (pc *poolCycle) laneLess(cu *cursor, a, b int) bool {
+func (cu *cursor) laneLess(a, b int) bool {
 	x, y := cu.lanes[a], cu.lanes[b]
 	if x.urgency != y.urgency {
 		return x.urgency > y.urgency
 	}
 	if x.member != y.member {
-		project := pc.ix.t.groups[cu.group].ID
-		if c := pc.person(project, x.member).compare(*pc.person(project, y.member)); c != 0 {
+		if c := cu.who[a].compare(*cu.who[b]); c != 0 {
 			return c < 0
 		}
 	}
@@ -218,11 +236,13 @@ func (pc *poolCycle) waits(cu *cursor, e *entry, why *Reason, money int) {
 		}
 		pc.fallen[cu.group] = append(pc.fallen[cu.group], *e)
 	} else {
-		dead := deadKind{kind: e.kind}
+		cu.dead[e.kind/64] |= 1 << (e.kind % 64)
 		if !pc.s.Quiet {
-			dead.why = why
+			if cu.why == nil {
+				cu.why = map[int32]*Reason{}
+			}
+			cu.why[e.kind] = why
 		}
-		cu.dead = append(cu.dead, dead)
 	}
 	// One that fell into the second pass has said what it lacks.
 	if fell := money == 1 && e.job.Contract.MinMs > 0; !pc.s.Quiet && !fell {

@@ -11,7 +11,7 @@ import (
 func (pc *poolCycle) money() {
 	var due []int
 	for i := range pc.pi.rows {
-		if pc.holdEnds(i) {
+		if at := pc.pi.rows[i].holdEnd; at != 0 && pc.now >= at {
 			due = append(due, i)
 		}
 	}
@@ -31,14 +31,6 @@ func (l *Live) lead() int64 {
 		return l.Job.Contract.GraceMs
 	}
 	return 0
-}
-
-func (pc *poolCycle) holdEnds(i int) bool {
-	l := pc.pi.rows[i].live
-	if !l.Funded || l.Started == 0 || l.Phase == Ending && !l.Rule.chargedToExit() {
-		return false
-	}
-	return pc.now.MillisSince(l.Started) >= l.HoldUntilMs-l.lead()
 }
 
 // prolong draws whole steps until the hold outlasts now.
@@ -79,20 +71,21 @@ func (pc *poolCycle) prolong(i int) {
 func (pc *poolCycle) halt(i int) {
 	l := pc.pi.rows[i].live
 	pc.marks[i].stopping = true
-	pc.pi.occupy(pc.rooms, l, l.Phase, -1)
-	pc.pi.occupy(pc.rooms, l, Ending, 1)
+	pc.move(int32(i), l.Phase, Ending)
 }
 
 // stops ends attempts that need no preemptor to end: at their maximum runtime,
 // and on draining or faulted nodes.
 func (pc *poolCycle) stops() {
 	for i := range pc.pi.rows {
-		l := pc.pi.rows[i].live
-		if pc.marks[i].stopping {
+		r := &pc.pi.rows[i]
+		over := r.end != 0 && pc.now >= r.end
+		if pc.marks[i].stopping || !over && pc.pi.sick == 0 {
 			continue
 		}
+		l := r.live
 		rule := pc.drains(l, pc.marks[i].funded)
-		if maxMs := l.Job.Contract.MaxMs; rule == "" && l.Started != 0 && maxMs > 0 && pc.now.MillisSince(l.Started) >= maxMs {
+		if rule == "" && over {
 			rule = MaxRuntime
 		}
 		if rule != "" {
@@ -106,7 +99,7 @@ func (pc *poolCycle) stops() {
 // a soft one at the end of protection (unfunded at once). What has not been
 // claimed yet goes back to wait. In a storm nothing is drained.
 func (pc *poolCycle) drains(l *Live, funded bool) Rule {
-	if pc.pi.pool.Frozen {
+	if pc.pi.pool.Frozen || pc.pi.sick == 0 {
 		return ""
 	}
 	worst := Healthy
@@ -135,7 +128,7 @@ func (pc *poolCycle) promote() {
 	}
 	var ready []int
 	for i := range pc.pi.rows {
-		if pc.pi.rows[i].live.Phase == Nominated && !pc.marks[i].stopping {
+		if pc.pi.rows[i].phase == Nominated && !pc.marks[i].stopping {
 			ready = append(ready, i)
 		}
 	}
@@ -147,8 +140,7 @@ func (pc *poolCycle) promote() {
 		l := pc.pi.rows[i].live
 		if pc.allVacated(l) {
 			pc.plan.Promote = append(pc.plan.Promote, l.ref())
-			pc.pi.occupy(pc.rooms, l, Nominated, -1)
-			pc.pi.occupy(pc.rooms, l, Starting, 1)
+			pc.move(int32(i), Nominated, Starting)
 		}
 	}
 }

@@ -8,14 +8,16 @@ import (
 
 // memos remember what cannot succeed any more in this cycle.
 type memos struct {
-	never  []int8 // by shape: 0 unknown, 1 the pool could hold it, −1 not even empty
-	noRoom []*roomReason
+	never  []int8        // by shape: 0 unknown, 1 the pool could hold it, −1 not even empty
+	noRoom []int8        // by shape: 0 unknown or there was room, 1 no free room
+	gone   []int8        // by shape: 0 unknown, 1 place once leavers and unfunded are gone, −1 not even then
+	facts  []*roomReason // by shape
 	noEnd  map[victimKey]string
 	usable map[ledger.GroupID]ledger.Amount
 }
 
-// victimKey: whether somebody may be evicted depends on shape, project and
-// urgency.
+// victimKey: whether somebody may be evicted depends on shape (which includes
+// the minimum runtime), project and urgency.
 type victimKey struct {
 	shape   int32
 	group   int32
@@ -26,10 +28,58 @@ type victimKey struct {
 type roomReason struct{ facts []Fact }
 
 func newMemos(pi *poolIndex) memos {
+	n := len(pi.shapes)
+	bytes := make([]int8, 3*n)
 	return memos{
-		never: make([]int8, len(pi.shapes)), noRoom: make([]*roomReason, len(pi.shapes)),
+		never: bytes[:n:n], noRoom: bytes[n : 2*n : 2*n], gone: bytes[2*n:], facts: make([]*roomReason, n),
 		noEnd: map[victimKey]string{}, usable: map[ledger.GroupID]ledger.Amount{},
 	}
+}
+
+// noFree says that a shape has no free room. What is free only shrinks during a
+// cycle, so a no is kept.
+func (pc *poolCycle) noFree(shape int32) bool {
+	if pc.memo.noRoom[shape] == 0 {
+		pc.memo.noRoom[shape] = -1
+		if pc.count(shape, false) < max(1, pc.pi.shapeOf[shape].shape.Nodes) {
+			pc.memo.noRoom[shape] = 1
+		}
+	}
+	return pc.memo.noRoom[shape] > 0
+}
+
+// noLeave says that a shape has no place even once all who are leaving and all
+// unfunded attempts are gone. Starts that evict make it unknown again.
+func (pc *poolCycle) noLeave(shape int32) bool {
+	if pc.memo.gone[shape] == 0 {
+		unfunded := pc.looseRows().unfunded
+		for _, i := range unfunded {
+			if !pc.marks[i].stopping {
+				pc.leave(i)
+			}
+		}
+		pc.memo.gone[shape] = 1
+		if pc.count(shape, true) < max(1, pc.pi.shapeOf[shape].shape.Nodes) {
+			pc.memo.gone[shape] = -1
+		}
+		for _, i := range unfunded {
+			if !pc.marks[i].stopping {
+				pc.unleave(i)
+			}
+		}
+	}
+	return pc.memo.gone[shape] < 0
+}
+
+// count says how many rooms have place for a rank of a shape.
+func (pc *poolCycle) count(shape int32, nominated bool) int64 {
+	k, n := &pc.pi.shapeOf[shape], int64(0)
+	for i := range pc.rooms {
+		if why, _ := pc.rooms[i].fit(k.project, &k.shape, nominated); why == FitsOK {
+			n++
+		}
+	}
+	return n
 }
 
 // try finds a job its place, its victims and its funds, or says what is missing.
@@ -47,13 +97,14 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 			return nil, why
 		}
 	}
+	pc.plan.Steps += int64(len(pc.rooms)) / 64
 	start := &Start{AttemptRef: AttemptRef{j.ID, j.Attempts + 1}, Project: j.Project, Pool: j.Pool, Funded: money == 0, MinMs: minMs, Rank: pc.rank}
 	var chosen *victims
-	if pc.memo.noRoom[e.shape] == nil {
+	if pc.memo.noRoom[e.shape] <= 0 {
 		start.Placed = pc.place(pc.rooms, j.Project, &j.Shape, false)
 	}
 	if start.Placed == nil {
-		pc.noteNoRoom(e)
+		pc.memo.noRoom[e.shape] = 1
 		if money == 1 {
 			return nil, pc.roomReason(e, WhyFull)
 		}
@@ -81,12 +132,23 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 
 // settle takes the room a start was given.
 func (pc *poolCycle) settle(s *Start) {
+	pc.own()
 	phase := Starting
 	if s.Nominate {
 		phase = Nominated
 	}
 	for i := range s.Placed {
 		pc.rooms[pc.pi.roomOf[s.Placed[i].Node]].put(&s.Placed[i], s.Project, phase, 1)
+	}
+	// A no about free room stays a no, a yes may not.
+	for i := range pc.memo.noRoom {
+		pc.memo.noRoom[i] = max(0, pc.memo.noRoom[i])
+		if len(s.Evict) > 0 {
+			pc.memo.gone[i] = 0
+		}
+	}
+	if pc.loose != nil {
+		pc.loose.version++
 	}
 }
 
@@ -173,17 +235,14 @@ func (pc *poolCycle) reason(j *Job, code string, facts ...Fact) *Reason {
 	return r
 }
 
-// noteNoRoom remembers that a shape has no free room and, for the reasons,
-// counts why and estimates when there will be.
-func (pc *poolCycle) noteNoRoom(e *entry) {
-	if pc.memo.noRoom[e.shape] != nil {
-		return
+// roomFacts counts, once per shape, why the nodes have no room and estimates
+// when they will.
+func (pc *poolCycle) roomFacts(e *entry) []Fact {
+	if rr := pc.memo.facts[e.shape]; rr != nil {
+		return rr.facts
 	}
 	rr := &roomReason{}
-	pc.memo.noRoom[e.shape] = rr
-	if pc.s.Quiet {
-		return
-	}
+	pc.memo.facts[e.shape] = rr
 	sh := &e.job.Shape
 	counts := map[string]int{}
 	for i := range pc.rooms {
@@ -202,6 +261,7 @@ func (pc *poolCycle) noteNoRoom(e *entry) {
 	if at := pc.roomAt(sh); at > 0 {
 		rr.facts = append(rr.facts, Fact{FactUntil, strconv.FormatInt(int64(at), 10)})
 	}
+	return rr.facts
 }
 
 // freeGPUs counts the whole devices on healthy nodes that nobody has.
@@ -216,5 +276,8 @@ func (pc *poolCycle) freeGPUs() int64 {
 }
 
 func (pc *poolCycle) roomReason(e *entry, code string) *Reason {
-	return pc.reason(e.job, code, pc.memo.noRoom[e.shape].facts...)
+	if pc.s.Quiet {
+		return &Reason{Job: e.job.ID, Code: code}
+	}
+	return pc.reason(e.job, code, pc.roomFacts(e)...)
 }

@@ -17,6 +17,7 @@ type Lookback struct {
 	now    Instant
 	series map[seriesKey]*series
 	keys   []seriesKey // sorted
+	lists  []*series   // by keys
 }
 
 // seriesKey is one project's (member = 0) or one member's usage in a pool.
@@ -79,8 +80,8 @@ func (l *Lookback) Advance(now Instant) {
 		return
 	}
 	l.now = now
-	for _, k := range l.keys {
-		l.series[k].advance(now, l.span)
+	for _, s := range l.lists {
+		s.advance(now, l.span)
 	}
 }
 
@@ -128,6 +129,7 @@ func (l *Lookback) seriesOf(key seriesKey) *series {
 		l.series[key] = s
 		i, _ := slices.BinarySearchFunc(l.keys, key, seriesKey.compare)
 		l.keys = slices.Insert(l.keys, i, key)
+		l.lists = slices.Insert(l.lists, i, s)
 	}
 	return s
 }
@@ -196,7 +198,7 @@ func (c *pointer) shift(ch change) {
 // Cost: O(series).
 func (l *Lookback) Usage() []Usage {
 	var out []Usage
-	for _, k := range l.keys {
+	for i, k := range l.keys {
 		if k.member != 0 {
 			continue
 		}
@@ -204,9 +206,9 @@ func (l *Lookback) Usage() []Usage {
 			out = append(out, Usage{Pool: k.pool, Project: k.project})
 		}
 		if last := &out[len(out)-1]; k.class == 0 {
-			last.Funded = l.series[k].sum()
+			last.Funded = l.lists[i].sum()
 		} else {
-			last.Unfunded = l.series[k].sum()
+			last.Unfunded = l.lists[i].sum()
 		}
 	}
 	return out
@@ -216,9 +218,9 @@ func (l *Lookback) Usage() []Usage {
 // member. Shares are the caller's to fill.
 func (l *Lookback) Members() []MemberUsage {
 	var out []MemberUsage
-	for _, k := range l.keys {
+	for i, k := range l.keys {
 		if k.member != 0 {
-			out = append(out, MemberUsage{Pool: k.pool, Project: k.project, Member: k.member, Funded: l.series[k].sum()})
+			out = append(out, MemberUsage{Pool: k.pool, Project: k.project, Member: k.member, Funded: l.lists[i].sum()})
 		}
 	}
 	return out

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"slices"
-	"strconv"
 )
 
 // victims is a proposal: who leaves for a job, and where the job goes then.
@@ -42,17 +41,8 @@ func (v *victims) commit(pc *poolCycle, s *Start) {
 }
 
 // leave treats an attempt as if it were told to stop; unleave takes that back.
-func (pc *poolCycle) leave(i int32) {
-	l := pc.pi.rows[i].live
-	pc.pi.occupy(pc.rooms, l, l.Phase, -1)
-	pc.pi.occupy(pc.rooms, l, Ending, 1)
-}
-
-func (pc *poolCycle) unleave(i int32) {
-	l := pc.pi.rows[i].live
-	pc.pi.occupy(pc.rooms, l, Ending, -1)
-	pc.pi.occupy(pc.rooms, l, l.Phase, 1)
-}
+func (pc *poolCycle) leave(i int32)   { pc.move(i, pc.pi.rows[i].phase, Ending) }
+func (pc *poolCycle) unleave(i int32) { pc.move(i, Ending, pc.pi.rows[i].phase) }
 
 // eviction is one search for victims.
 type eviction struct {
@@ -97,23 +87,36 @@ func (pc *poolCycle) nominate(e *entry, g int32, minMs int64) (*victims, string)
 	return v, why
 }
 
-func (pc *poolCycle) seek(e *entry, g int32, minMs int64) (*victims, string) {
+// newEviction looks at every room once.
+func (pc *poolCycle) newEviction(e *entry, g int32, minMs int64) *eviction {
 	j := e.job
 	ev := &eviction{
-		pc: pc, job: j, group: g, need: j.Rate.MilliGPU,
+		pc: pc, job: j, group: g, need: j.Rate.MilliGPU, promise: pc.promise(j.Rate.MilliGPU, minMs),
 		debug:   minMs <= pc.p.DebugMinMs && max(1, j.Shape.Nodes)*j.Shape.GPUs <= pc.p.DebugGPUs,
 		removed: make([]GPUTime, len(pc.ix.t.groups)), can: make([]bool, len(pc.rooms)),
 	}
-	ev.promise = j.Rate.MilliGPU * max(pc.p.CommitFloorMs, minMs)
-	ev.promise += ev.promise / 1_000_000 * pc.p.MarginPPM
 	for i := range pc.rooms {
 		ev.look(int32(i))
 	}
+	return ev
+}
+
+// promise is what a start adds to its side: its commitment and the margin.
+func (pc *poolCycle) promise(milli, minMs int64) GPUTime {
+	p := milli * max(pc.p.CommitFloorMs, minMs)
+	return p + p/1_000_000*pc.p.MarginPPM
+}
+
+func (pc *poolCycle) seek(e *entry, g int32, minMs int64) (*victims, string) {
+	j := e.job
+	if pc.hopelessKind(e.kind, g) {
+		return nil, pc.looseCode()
+	}
+	ev := pc.newEviction(e, g, minMs)
 	v := &victims{}
 	if !ev.enough() {
-		why := ev.gather()
-		if why != "" {
-			return nil, why
+		if !ev.gather() {
+			return nil, pc.looseCode()
 		}
 		if v = ev.choose(); v == nil {
 			return nil, WhyStanding
@@ -156,16 +159,23 @@ func (ev *eviction) lookAround(row int32) {
 	}
 }
 
-// gather lists who may be evicted for the job and checks that all of them
-// together would make room. It says why not.
-func (ev *eviction) gather() string {
-	unprotected := false
-	for i := range ev.pc.pi.rows {
-		c, loose := ev.candidate(int32(i))
-		unprotected = unprotected || loose
-		if c.rule != "" {
-			ev.all = append(ev.all, c)
+// gather lists who may be evicted for the job and says whether all of them
+// together would make room.
+func (ev *eviction) gather() bool {
+	lo := ev.pc.looseRows()
+	ev.all = ev.add(ev.all, lo.unfunded, V1)
+	for _, g := range lo.groups {
+		switch {
+		case g == ev.group:
+			ev.all = ev.add(ev.all, lo.funded[g], V2)
+		case g >= 0:
+			if mine, theirs, ok := ev.pc.ix.t.fork(ev.group, g); ok && ev.under(fork{mine, theirs}, 0) {
+				ev.all = ev.add(ev.all, lo.funded[g], V3)
+			}
 		}
+	}
+	if len(ev.all) == 0 {
+		return false
 	}
 	for _, c := range ev.all {
 		ev.pc.leave(c.row)
@@ -176,46 +186,32 @@ func (ev *eviction) gather() string {
 		ev.pc.unleave(c.row)
 		ev.lookAround(c.row)
 	}
-	switch {
-	case enough:
-		return ""
-	case unprotected:
-		return WhyStanding
-	}
-	return WhyProtected
+	return enough
 }
 
-// candidate says under which rule an attempt may be evicted for the job; loose
-// means that it is not protected, whether or not a rule applies.
-func (ev *eviction) candidate(i int32) (c candidate, loose bool) {
-	pc, r, m := ev.pc, &ev.pc.pi.rows[i], ev.pc.marks[i]
-	l := r.live
-	ev.pc.plan.Steps++
-	if m.stopping || l.Phase != Running && (m.funded || l.Phase != Starting) || m.funded && pc.now < l.ProtectedUntil {
-		return c, false
-	}
-	switch {
-	case !m.funded:
-		c.rule = V1
-	case l.Job.Project == ev.job.Project:
-		if ev.job.Contract.Urgency > l.Job.Contract.Urgency {
-			c.rule = V2
+// add appends the rows that a rule lets go for the job.
+func (ev *eviction) add(to []candidate, rows []int32, rule Rule) []candidate {
+	pc := ev.pc
+	for _, i := range rows {
+		r, m := &pc.pi.rows[i], pc.marks[i]
+		pc.plan.Steps++
+		if m.stopping || rule == V2 && ev.job.Contract.Urgency <= r.live.Job.Contract.Urgency {
+			continue
 		}
-	case r.group >= 0:
-		if mine, theirs, ok := pc.ix.t.fork(ev.group, r.group); ok && ev.under(fork{mine, theirs}, pc.commitment(int(i))) {
-			c.rule = V3
+		c := candidate{row: i, rule: rule, grace: effectiveGrace(pc.p, r.live, m.funded), gives: min(r.milli, ev.need)}
+		c.lost = r.milli * max(0, pc.now.MillisSince(lastSaved(r.live)))
+		if rule == V3 {
+			mine, theirs, _ := pc.ix.t.fork(ev.group, r.group)
+			if !ev.under(fork{mine, theirs}, pc.commitment(int(i))) {
+				continue
+			}
 			c.served = pc.fields[0].ratio(theirs)
+		} else if r.group >= 0 {
+			c.served = pc.fieldOf(m.funded).ratio(r.group)
 		}
+		to = append(to, c)
 	}
-	if c.rule == "" {
-		return c, true
-	}
-	if c.rule != V3 && r.group >= 0 {
-		c.served = pc.fieldOf(m.funded).ratio(r.group)
-	}
-	c.row, c.grace, c.gives = i, effectiveGrace(pc.p, l, m.funded), min(r.milli, ev.need)
-	c.lost = r.milli * max(0, pc.now.MillisSince(lastSaved(l)))
-	return c, true
+	return to
 }
 
 // effectiveGrace is how long an attempt may take to leave, ms.
@@ -374,78 +370,4 @@ func (ev *eviction) weigh(out *Evict, c *candidate) {
 	}
 	out.Against = pc.fields[0].standing(pc.pi.pool, mine)
 	out.Against.Commitment += ev.promise
-}
-
-// roomAt estimates when a shape's nodes will have enough devices that nobody is
-// protected on: the earliest instant, or 0 when that is not foreseeable.
-func (pc *poolCycle) roomAt(sh *Shape) Instant {
-	free := pc.devicesFreeAt()
-	var nodes []Instant
-	for i := range pc.rooms {
-		at := free[i]
-		if pc.rooms[i].node.Health != Healthy || int64(len(at)) < sh.GPUs {
-			continue
-		}
-		slices.Sort(at)
-		if sh.GPUs == 0 {
-			nodes = append(nodes, pc.now)
-		} else {
-			nodes = append(nodes, at[sh.GPUs-1])
-		}
-	}
-	want := int(max(1, sh.Nodes))
-	if len(nodes) < want {
-		return 0
-	}
-	slices.Sort(nodes)
-	if at := nodes[want-1]; at > pc.now {
-		return at
-	}
-	return 0
-}
-
-// devicesFreeAt gives, by room, when each alive device is free of protection.
-func (pc *poolCycle) devicesFreeAt() [][]Instant {
-	busy := make([]map[int32]Instant, len(pc.rooms))
-	hold := func(placed []Placed, until Instant) {
-		for k := range placed {
-			n, ok := pc.pi.roomOf[placed[k].Node]
-			if !ok {
-				continue
-			}
-			if busy[n] == nil {
-				busy[n] = map[int32]Instant{}
-			}
-			for _, d := range placed[k].Devices {
-				busy[n][d] = max(busy[n][d], until)
-			}
-		}
-	}
-	for i := range pc.plan.Starts {
-		hold(pc.plan.Starts[i].Placed, pc.now.Add(pc.plan.Starts[i].MinMs))
-	}
-	for i := range pc.pi.rows {
-		l := pc.pi.rows[i].live
-		until := pc.now
-		if pc.marks[i].funded && !pc.marks[i].stopping {
-			until = max(pc.now, l.ProtectedUntil)
-			if l.Started == 0 {
-				until = pc.now.Add(l.Job.Contract.MinMs)
-			}
-		}
-		hold(l.Placed, until)
-	}
-	out := make([][]Instant, len(pc.rooms))
-	for n := range pc.rooms {
-		for _, d := range pc.rooms[n].node.Devices {
-			if !d.Dead {
-				out[n] = append(out[n], max(pc.now, busy[n][d.Index]))
-			}
-		}
-	}
-	return out
-}
-
-func shapeFacts(sh *Shape) []Fact {
-	return []Fact{{FactGPUs, strconv.FormatInt(sh.GPUs, 10)}, {FactWant, strconv.FormatInt(max(1, sh.Nodes), 10)}}
 }

@@ -1,0 +1,80 @@
+package scheduler
+
+import (
+	"slices"
+	"strconv"
+)
+
+// roomAt estimates when a shape's nodes will have enough devices that nobody is
+// protected on: the earliest instant, or 0 when that is not foreseeable.
+func (pc *poolCycle) roomAt(sh *Shape) Instant {
+	free := pc.devicesFreeAt()
+	var nodes []Instant
+	for i := range pc.rooms {
+		at := free[i]
+		if pc.rooms[i].node.Health != Healthy || int64(len(at)) < sh.GPUs {
+			continue
+		}
+		slices.Sort(at)
+		if sh.GPUs == 0 {
+			nodes = append(nodes, pc.now)
+		} else {
+			nodes = append(nodes, at[sh.GPUs-1])
+		}
+	}
+	want := int(max(1, sh.Nodes))
+	if len(nodes) < want {
+		return 0
+	}
+	slices.Sort(nodes)
+	if at := nodes[want-1]; at > pc.now {
+		return at
+	}
+	return 0
+}
+
+// devicesFreeAt gives, by room, when each alive device is free of protection.
+func (pc *poolCycle) devicesFreeAt() [][]Instant {
+	busy := make([]map[int32]Instant, len(pc.rooms))
+	hold := func(placed []Placed, until Instant) {
+		for k := range placed {
+			n, ok := pc.pi.roomOf[placed[k].Node]
+			if !ok {
+				continue
+			}
+			if busy[n] == nil {
+				busy[n] = map[int32]Instant{}
+			}
+			for _, d := range placed[k].Devices {
+				busy[n][d] = max(busy[n][d], until)
+			}
+		}
+	}
+	for i := range pc.plan.Starts {
+		hold(pc.plan.Starts[i].Placed, pc.now.Add(pc.plan.Starts[i].MinMs))
+	}
+	for i := range pc.pi.rows {
+		l := pc.pi.rows[i].live
+		until := pc.now
+		if pc.marks[i].funded && !pc.marks[i].stopping {
+			until = max(pc.now, l.ProtectedUntil)
+			if l.Started == 0 {
+				until = pc.now.Add(l.Job.Contract.MinMs)
+			}
+		}
+		hold(l.Placed, until)
+	}
+	out := make([][]Instant, len(pc.rooms))
+	for n := range pc.rooms {
+		for _, d := range pc.rooms[n].node.Devices {
+			if !d.Dead {
+				out[n] = append(out[n], max(pc.now, busy[n][d.Index]))
+			}
+		}
+	}
+	return out
+}
+
+func shapeFacts(sh *Shape) []Fact {
+	return []Fact{{FactGPUs, strconv.FormatInt(sh.GPUs, 10)}, {FactWant, strconv.FormatInt(max(1, sh.Nodes), 10)}}
+}

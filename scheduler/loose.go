@@ -1,0 +1,141 @@
+package scheduler
+
+import (
+	"math"
+	"math/bits"
+)
+
+// loose is who is not protected in a pool: the unfunded, and the funded past
+// protection by project. Attempts told to stop in this cycle stay in the lists.
+type loose struct {
+	unfunded []int32
+	funded   [][]int32 // by group
+	groups   []int32   // with funded ones, ascending
+	below    []bool    // by group: has loose funded attempts in it or below
+	urgency  []int8    // by group: the least among its loose funded attempts
+	reach    []GPUTime // by group: what a start may at most add and still evict under V3; see reachOf
+	known    []int32   // by group: version of reach
+	version  int32     // moves with every start of the cycle
+}
+
+// looseRows lists the unprotected, once per cycle. Cost: O(rows).
+func (pc *poolCycle) looseRows() *loose {
+	if pc.loose != nil {
+		return pc.loose
+	}
+	n := len(pc.ix.t.groups)
+	lo := &loose{
+		funded: make([][]int32, n), below: make([]bool, n), urgency: make([]int8, n),
+		reach: make([]GPUTime, n), known: make([]int32, n), version: 1,
+	}
+	pc.loose = lo
+	for i := range pc.pi.rows {
+		r, m := &pc.pi.rows[i], pc.marks[i]
+		switch {
+		case m.stopping || r.phase != Running && (m.funded || r.phase != Starting):
+		case !m.funded:
+			lo.unfunded = append(lo.unfunded, int32(i))
+		case pc.now >= r.commit && r.group >= 0:
+			g := r.group
+			if lo.funded[g] == nil {
+				lo.urgency[g] = math.MaxInt8
+			}
+			lo.funded[g] = append(lo.funded[g], int32(i))
+			lo.urgency[g] = min(lo.urgency[g], r.live.Job.Contract.Urgency)
+		}
+	}
+	for g := range lo.funded {
+		if lo.funded[g] == nil {
+			continue
+		}
+		lo.groups = append(lo.groups, int32(g))
+		for at := int32(g); at >= 0 && !lo.below[at]; at = pc.ix.t.parent[at] {
+			lo.below[at] = true
+		}
+	}
+	return lo
+}
+
+// looseCode is the reason's code when nobody can be evicted for a job: because
+// all are protected, or because those who are not have had less of their share.
+func (pc *poolCycle) looseCode() string {
+	if lo := pc.looseRows(); len(lo.unfunded) > 0 || len(lo.groups) > 0 {
+		return WhyStanding
+	}
+	return WhyProtected
+}
+
+// hopelessKind says, without a search, that no nomination can succeed for a
+// kind of job: its shape has no place even when all who are leaving and all
+// unfunded are gone, no other project is so over-served that V3 could apply, and
+// no attempt of its own project is less urgent.
+func (pc *poolCycle) hopelessKind(k, g int32) bool {
+	kd, lo := &pc.pi.kindOf[k], pc.looseRows()
+	if !pc.noLeave(kd.shape) {
+		return false
+	}
+	if lo.funded[g] != nil && kd.urgency > lo.urgency[g] {
+		return false
+	}
+	return pc.promise(kd.milli, kd.minMs) >= pc.reachOf(g)
+}
+
+// hopeless says that no job of a project's queue can start in this cycle.
+func (pc *poolCycle) hopeless(q *queue, money int) bool {
+	for i := range q.kinds {
+		k := q.kinds[i].kind
+		if !pc.noFree(pc.pi.kindOf[k].shape) || money == 0 && !pc.hopelessKind(k, q.group) {
+			return false
+		}
+	}
+	return true
+}
+
+// reachOf is the least promise at which no project beside g could be evicted
+// under V3: at each fork the most over-served sibling that has unprotected
+// attempts below it sets it. It is kept until the next start.
+func (pc *poolCycle) reachOf(g int32) GPUTime {
+	lo := pc.loose
+	if lo.known[g] == lo.version {
+		return lo.reach[g]
+	}
+	f, t, most := &pc.fields[0], pc.ix.t, GPUTime(0)
+	for at := g; at >= 0; at = t.parent[at] {
+		siblings := t.roots
+		if t.parent[at] >= 0 {
+			siblings = t.children[t.parent[at]]
+		}
+		for _, o := range siblings {
+			if o != at && lo.below[o] {
+				most = max(most, gap(f.ratio(at), f.ratio(o)))
+			}
+		}
+	}
+	lo.reach[g], lo.known[g] = most, lo.version
+	return most
+}
+
+// gap is the least addition to mine that brings it to theirs or above: 0 when it
+// is there already, the largest number when it never gets there.
+func gap(mine, theirs ratio) GPUTime {
+	if mine.compare(theirs) >= 0 {
+		return 0
+	}
+	if theirs.share <= 0 {
+		if mine.share <= 0 {
+			return theirs.time - mine.time
+		}
+		return math.MaxInt64
+	}
+	// ceil(theirs.time · mine.share / theirs.share) − mine.time
+	hi, lo := bits.Mul64(uint64(max(0, theirs.time)), uint64(mine.share))
+	lo, carry := bits.Add64(lo, uint64(theirs.share-1), 0)
+	if hi += carry; hi >= uint64(theirs.share) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(theirs.share))
+	if q > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return GPUTime(q) - mine.time
+}
