@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/go-chi/chi/v5"
@@ -41,8 +42,14 @@ type route struct {
 // routes is the one list of everything that is served (besides static files).
 // Store methods check the verb again inside their transaction.
 func (s *server) routes() []route {
-	const get, post = http.MethodGet, http.MethodPost
-	return append([]route{
+	return slices.Concat(s.peopleRoutes(), s.workRoutes(), s.apiRoutes())
+}
+
+const get, post = http.MethodGet, http.MethodPost
+
+// peopleRoutes are about who may do what and who gets how much.
+func (s *server) peopleRoutes() []route {
+	return []route{
 		{get, "/healthz", "", open, s.healthz},
 		{get, "/readyz", "", open, s.readyz},
 
@@ -51,13 +58,6 @@ func (s *server) routes() []route {
 		{post, view.SignInDevURL, "", open, s.signInDev},
 		{get, callbackURL, "", open, s.signInCallback},
 		{post, view.SignOutURL, "", open, s.signOut},
-
-		{post, api.PathEnrol, "", open, s.agentEnrol}, // by an enrolment token; the others by the node's own
-		{post, api.PathPoll, "", open, s.asNode(s.agentPoll)},
-		{post, api.PathHeartbeat, "", open, s.asNode(s.agentHeartbeat)},
-		{post, api.PathClaim, "", open, s.asNode(s.agentClaim)},
-		{post, api.PathEnded, "", open, s.asNode(s.agentEnded)},
-		{post, api.PathLogs, "", open, s.asNode(s.agentLogs)},
 
 		{get, view.HomeURL, ledger.SeeOpen, signedIn, s.home},
 		{get, view.JoinURL, ledger.SeeOpen, signedIn, s.join},
@@ -101,6 +101,18 @@ func (s *server) routes() []route {
 		{get, view.GroupsURL, ledger.TreeWrite, anywhere, s.groups},
 		{post, view.GroupsURL, ledger.TreeWrite, anywhere, s.createGroup},
 		{get, view.AuditURL, ledger.AuditRead, atRoot, s.audit},
+	}
+}
+
+// workRoutes are about what runs: agents, jobs, pools, nodes, charges.
+func (s *server) workRoutes() []route {
+	return []route{
+		{post, api.PathEnrol, "", open, s.agentEnrol}, // by an enrolment token; the others by the node's own
+		{post, api.PathPoll, "", open, s.asNode(s.agentPoll)},
+		{post, api.PathHeartbeat, "", open, s.asNode(s.agentHeartbeat)},
+		{post, api.PathClaim, "", open, s.asNode(s.agentClaim)},
+		{post, api.PathEnded, "", open, s.asNode(s.agentEnded)},
+		{post, api.PathLogs, "", open, s.asNode(s.agentLogs)},
 
 		// Jobs: what is open is shown to everybody; the store looks at each job's project.
 		{get, view.JobsURL, ledger.SeeOpen, signedIn, s.showJobs},
@@ -124,7 +136,7 @@ func (s *server) routes() []route {
 		{get, view.ChargesCSVURL, ledger.ExportCharges, anywhere, s.chargesCSV},
 		{get, view.VerifyURL, ledger.LedgerVerify, atRoot, s.showVerify},
 		{post, view.VerifyURL, ledger.LedgerVerify, atRoot, s.runVerify},
-	}, s.apiRoutes()...)
+	}
 }
 
 // guard finds the actor, asks whether they may, runs the handler and answers its error.
