@@ -36,9 +36,6 @@ func (s *Store) CreateToken(ctx context.Context, cmd Command, in TokenInput) (in
 		Hash []byte
 	}{in, hashSecret(in.Secret)}
 	return runCommand(ctx, s, "create token", cmd, content, func(tx *Tx) (int64, error) {
-		if rs := checkToken(in); len(rs) > 0 {
-			return 0, rs
-		}
 		g, err := groupByID(ctx, tx, in.Project)
 		if err != nil {
 			return 0, err
@@ -48,6 +45,9 @@ func (s *Store) CreateToken(ctx context.Context, cmd Command, in TokenInput) (in
 		}
 		if r := cmd.Actor.MayOwn(ledger.TokenWrite, g.Path, cmd.Actor.Person, tx.Now); r != nil {
 			return 0, r
+		}
+		if rs := checkToken(in); len(rs) > 0 {
+			return 0, rs
 		}
 		var id int64
 		err = tx.QueryRow(ctx, `insert into api_tokens (person_id, project_id, name, token_hash, spending_limit, created_at, expires_at)
