@@ -165,11 +165,25 @@ func loadLives(ctx context.Context, tx *Tx, ids []ledger.JobID) (map[ledger.JobI
 		return nil, fmt.Errorf("load jobs: %w", err)
 	}
 	for _, l := range out {
+		l.settleProven()
 		l.before = l.state.Run
 		l.before.Hold = slices.Clone(l.state.Run.Hold)
 		l.before.Members = slices.Clone(l.state.Run.Members)
 	}
 	return out, nil
+}
+
+// settleProven leaves out what only heartbeats have said so far: the column shows
+// it to people, but a launcher's end record decides.
+func (l *life) settleProven() {
+	r := &l.state.Run
+	if r.Phase == 0 {
+		return
+	}
+	r.ProvenMs = r.ChargedMs
+	for i := range r.Members {
+		r.ProvenMs = max(r.ProvenMs, r.Members[i].ElapsedMs)
+	}
 }
 
 func scanJobs(rows pgx.Rows, out map[ledger.JobID]*life) error {
@@ -411,7 +425,7 @@ func (l *life) queueAttempt(batch *pgx.Batch) error {
 		elapsed, code, signal = &r.ProvenMs, &c64, &s64
 	}
 	batch.Queue(`update attempts set phase = $2, funded = $3, leased_at = $4, started_at = $5, protected_until = $6, funded_ms = $7,
-		hold_until_ms = $8, charged_ms = $9, proven_ms = $10, charged = $11, credited = $12, credit_from_ms = $13, credit_to_ms = $14,
+		hold_until_ms = $8, charged_ms = $9, proven_ms = case when $2 = 'closed' then $10 else greatest(proven_ms, $10) end, charged = $11, credited = $12, credit_from_ms = $13, credit_to_ms = $14,
 		stop_asked_at = $15, stop_rule = $16, stop_ms = $17, checkpoint_at = $18, ended_at = $19, cause = $20, elapsed_ms = $21,
 		exit_code = $22, exit_signal = $23, stop_by_job = coalesce($24, stop_by_job), stop_facts = coalesce($25, stop_facts) where id = $1`,
 		r.Attempt, phaseWord(r.Phase), r.Funded, r.Leased, r.Started, r.ProtectedUntil, r.FundedMs,

@@ -108,6 +108,8 @@ func (r *reading) queue(batch *pgx.Batch) {
 				join groups g on g.id = p.child_id and g.kind = 'program'
 				where s.version = (select max(o.version) from splits o where (o.program_id, o.pool_id, o.period_id) = (s.program_id, s.pool_id, s.period_id))
 			union all
+			select u.pool_id, r.id, u.period_id, u.amount from period_supply u join groups r on r.parent_id is null
+			union all
 			select l.pool_id, l.project_id, l.period_id, l.amount from lots l where l.first <= $1 and $1 < l.last) given
 		join periods pe on pe.id = given.period_id and pe.first <= $1 and $1 < pe.last
 		group by pool_id, group_id, pe.first, pe.last order by pool_id, group_id`, s.Now).Query(r.scanShares)
@@ -202,7 +204,6 @@ func (r *reading) scanLive(rows pgx.Rows) error {
 			return err
 		}
 		run.Phase, run.Contract = known[phase], job.Contract
-		job.Charged = run.Prior // by earlier attempts
 		r.byAttempt[run.Attempt] = len(r.runs)
 		r.runs = append(r.runs, run)
 		r.snap.Live = append(r.snap.Live, run.Live(job, nil))
