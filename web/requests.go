@@ -88,6 +88,16 @@ func lineTexts(row store.RequestRow) (asked, awarded string) {
 	return strings.Join(a, ", "), strings.Join(b, ", ")
 }
 
+// sumTexts writes the same for a sentence: "12,000 GPU-h on h100 and 40 GPU-h on a100".
+func sumTexts(lines []store.RequestLineRow) (asked, awarded string) {
+	var a, b []string
+	for _, l := range lines {
+		a = append(a, l.Asked.Hours()+" GPU-h on "+l.PoolName)
+		b = append(b, l.Awarded.Hours()+" GPU-h on "+l.PoolName)
+	}
+	return strings.Join(a, " and "), strings.Join(b, " and ")
+}
+
 func firstLine(text string) string {
 	line, _, more := strings.Cut(text, "\n")
 	if r := []rune(line); len(r) > 120 {
@@ -123,10 +133,10 @@ func (s *server) request(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	m := s.requestView(actorOf(r), full)
-	asked, awarded := lineTexts(full.RequestRow)
-	answer := full.AuthorName + " asks for " + asked + " GPU-h for " + full.Title + " in " + full.PeriodName + "."
+	asked, awarded := sumTexts(full.Lines)
+	answer := full.AuthorName + " asks for " + asked + " for " + full.Title + " in " + full.PeriodName + "."
 	if full.State == ledger.Awarded {
-		answer = full.Title + " was awarded " + awarded + " GPU-h in " + full.PeriodName + "; asked were " + asked + "."
+		answer = full.Title + " was awarded " + awarded + " in " + full.PeriodName + "; asked were " + asked + "."
 	}
 	return s.show(w, r, view.RequestPage(s.requestShell(r, "Request "+idText(full.ID), answer), m))
 }

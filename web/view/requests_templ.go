@@ -567,7 +567,7 @@ func RequestFormPage(s Shell, m RequestForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = input(m.Form, field{Name: "outcome", Label: "Outcome", Kind: "textarea", Help: "What will exist afterwards: a model, a paper, a product."}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = input(m.Form, field{Name: "outcome", Label: "Outcome", Kind: "textarea", Required: true, Help: "What will exist afterwards: a model, a paper, a product."}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -615,7 +615,7 @@ func RequestFormPage(s Shell, m RequestForm) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<p class=\"buttons\"><button class=\"primary\" name=\"verb\" value=\"submit\" data-testid=\"request-submit\" data-ask>Ask for GPU-hours</button> <button name=\"verb\" value=\"draft\" data-testid=\"request-draft\">Keep as draft</button></p></form>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<p class=\"buttons\"><button class=\"primary\" name=\"verb\" value=\"submit\" data-testid=\"request-submit\" data-ask>Ask for GPU-hours</button> <button name=\"verb\" value=\"draft\" formnovalidate data-testid=\"request-draft\">Keep as draft</button></p></form>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
