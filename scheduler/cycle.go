@@ -181,18 +181,13 @@ type poolCycle struct {
 	rank   int
 	loose  *loose
 	memo   memos
-	people map[personKey]*ratio
+	people []ratio // by person: funded usage and commitment over member share
 }
 
 // mark is what this cycle has changed about a live attempt.
 type mark struct {
 	funded   bool
 	stopping bool
-}
-
-type personKey struct {
-	project ledger.GroupID
-	member  ledger.PersonID
 }
 
 func newPoolCycle(c *cycle, pi *poolIndex) *poolCycle {

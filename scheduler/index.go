@@ -32,6 +32,7 @@ type poolIndex struct {
 	kinds   map[kindKey]int32
 	kindOf  []kind // by number
 	sick    int    // nodes that are not healthy
+	people  map[personKey]int32
 }
 
 // row is a live attempt as the cycle scans it: what every cycle looks at stands
@@ -39,6 +40,7 @@ type poolIndex struct {
 type row struct {
 	live    *Live
 	group   int32
+	person  int32
 	phase   Phase
 	funded  bool
 	milli   int64   // charged
@@ -90,7 +92,13 @@ type kindCount struct {
 type lane struct {
 	urgency int8
 	member  ledger.PersonID
+	person  int32
 	jobs    []entry
+}
+
+type personKey struct {
+	project ledger.GroupID
+	member  ledger.PersonID
 }
 
 // entry is a waiting job with what it was sorted into.
@@ -126,6 +134,7 @@ func newPoolIndex(s *Snapshot, t *tree, p *Pool) *poolIndex {
 	pi := &poolIndex{
 		pool: p, roomOf: map[ledger.NodeID]int32{}, share: make([]int64, len(t.groups)),
 		rowOf: map[AttemptRef]int32{}, shapes: map[shapeKey]int32{}, kinds: map[kindKey]int32{},
+		people: map[personKey]int32{},
 	}
 	for i := range s.Shares {
 		if g := t.pos(s.Shares[i].Group); s.Shares[i].Pool == p.ID && g >= 0 {
@@ -185,13 +194,24 @@ func (ix *index) putLive(l *Live) {
 		return
 	}
 	pi.rowOf[ref] = int32(len(pi.rows))
-	pi.rows = append(pi.rows, newRow(l, g))
+	pi.rows = append(pi.rows, newRow(l, g, pi.personOf(l.Job.Project, l.Job.Member)))
 	pi.occupy(pi.rooms, l, l.Phase, 1)
 }
 
-func newRow(l *Live, g int32) row {
+// personOf numbers a member of a project.
+func (pi *poolIndex) personOf(project ledger.GroupID, member ledger.PersonID) int32 {
+	key := personKey{project, member}
+	id, ok := pi.people[key]
+	if !ok {
+		id = int32(len(pi.people))
+		pi.people[key] = id
+	}
+	return id
+}
+
+func newRow(l *Live, g, person int32) row {
 	r := row{
-		live: l, group: g, phase: l.Phase, funded: l.Funded, milli: l.Job.Rate.MilliGPU,
+		live: l, group: g, person: person, phase: l.Phase, funded: l.Funded, milli: l.Job.Rate.MilliGPU,
 		commit: l.ProtectedUntil, minMs: l.Job.Contract.MinMs,
 	}
 	if l.Started == 0 {
@@ -244,6 +264,7 @@ func (ix *index) putWaiting(j *Job) {
 	}
 	q := pi.queueOf(j, g)
 	ln := q.laneOf(j)
+	ln.person = pi.personOf(j.Project, j.Member)
 	e := entry{job: j, shape: pi.shapeFor(j)}
 	e.kind = pi.kindFor(j, e.shape)
 	q.count(e.kind, 1)

@@ -13,10 +13,10 @@ type cursor struct {
 	group  int32
 	lanes  []*lane
 	pos    []int
-	who    []*ratio // by lane, when there is more than one
 	looked int
 	fell   bool     // has lanes of or-free jobs
 	queue  *queue   // nil when it only has such lanes
+	people []ratio  // poolCycle.people, when there is more than one lane
 	dead   []uint64 // bit per kind that cannot start any more in this cycle
 	why    map[int32]*Reason
 }
@@ -75,11 +75,12 @@ func (pc *poolCycle) enter(tn *tournament, money int) {
 	if money == 1 {
 		pc.enterFallen()
 	}
+	sl := pc.newSlab()
 	for g, cu := range pc.cursor {
 		if cu == nil {
 			continue
 		}
-		pc.ready(cu)
+		pc.ready(cu, sl)
 		switch {
 		case pc.pi.pool.Frozen:
 			pc.refuseAll(cu, WhyFrozen)
@@ -93,16 +94,33 @@ func (pc *poolCycle) enter(tn *tournament, money int) {
 	}
 }
 
-// ready gives a cursor its positions and, among several lanes, their members'
-// standings.
-func (pc *poolCycle) ready(cu *cursor) {
-	cu.pos = make([]int, len(cu.lanes))
-	cu.dead = make([]uint64, len(pc.pi.kindOf)/64+1)
-	if len(cu.lanes) > 1 {
-		cu.who = make([]*ratio, len(cu.lanes))
-		for i, ln := range cu.lanes {
-			cu.who[i] = pc.person(pc.ix.t.groups[cu.group].ID, ln.member)
+// slab cuts the cursors' positions and bits from one array each.
+type slab struct {
+	pos  []int
+	dead []uint64
+}
+
+func (pc *poolCycle) newSlab() *slab {
+	lanes, cursors := 0, 0
+	for _, cu := range pc.cursor {
+		if cu != nil {
+			lanes, cursors = lanes+len(cu.lanes), cursors+1
 		}
+	}
+	return &slab{make([]int, lanes), make([]uint64, cursors*pc.words())}
+}
+
+func (pc *poolCycle) words() int { return len(pc.pi.kindOf)/64 + 1 }
+
+// ready gives a cursor its positions and, among several lanes, its members'
+// standings.
+func (pc *poolCycle) ready(cu *cursor, sl *slab) {
+	n, w := len(cu.lanes), pc.words()
+	cu.pos, sl.pos = sl.pos[:n:n], sl.pos[n:]
+	cu.dead, sl.dead = sl.dead[:w:w], sl.dead[w:]
+	if n > 1 {
+		pc.weighPeople()
+		cu.people = pc.people
 	}
 }
 
@@ -127,7 +145,7 @@ func (pc *poolCycle) enterFallen() {
 				end++
 			}
 			pc.cursor[g].lanes = append(pc.cursor[g].lanes,
-				&lane{urgency: first.Contract.Urgency, member: first.Member, jobs: list[i:end]})
+				&lane{urgency: first.Contract.Urgency, member: first.Member, person: pc.pi.personOf(first.Project, first.Member), jobs: list[i:end]})
 			i = end
 		}
 	}
@@ -177,36 +195,35 @@ func (cu *cursor) laneLess(a, b int) bool {
 		return x.urgency > y.urgency
 	}
 	if x.member != y.member {
-		if c := cu.who[a].compare(*cu.who[b]); c != 0 {
+		if c := cu.people[x.person].compare(cu.people[y.person]); c != 0 {
 			return c < 0
 		}
 	}
 	return bySeq(x.jobs[cu.pos[a]].job, y.jobs[cu.pos[b]].job) < 0
 }
 
-// person is a member's standing inside the project: funded usage and
-// commitment over member share.
-func (pc *poolCycle) person(project ledger.GroupID, member ledger.PersonID) *ratio {
-	if pc.people == nil {
-		pc.people = map[personKey]*ratio{}
-		first, _ := slices.BinarySearchFunc(pc.s.Members, pc.pi.pool.ID, func(m MemberUsage, id ledger.PoolID) int { return cmp.Compare(m.Pool, id) })
-		for i := first; i < len(pc.s.Members) && pc.s.Members[i].Pool == pc.pi.pool.ID; i++ {
-			m := &pc.s.Members[i]
-			pc.people[personKey{m.Project, m.Member}] = &ratio{m.Funded, max(1, m.Share)}
-		}
-		for i := range pc.pi.rows {
-			if job := &pc.pi.rows[i].live.Job; pc.marks[i].funded {
-				pc.person(job.Project, job.Member).time += pc.commitment(i)
-			}
+// weighPeople gives every member's standing inside their project, once per
+// cycle: funded usage and commitment over member share.
+func (pc *poolCycle) weighPeople() {
+	if pc.people != nil {
+		return
+	}
+	pc.people = make([]ratio, len(pc.pi.people))
+	for i := range pc.people {
+		pc.people[i].share = 1
+	}
+	first, _ := slices.BinarySearchFunc(pc.s.Members, pc.pi.pool.ID, func(m MemberUsage, id ledger.PoolID) int { return cmp.Compare(m.Pool, id) })
+	for i := first; i < len(pc.s.Members) && pc.s.Members[i].Pool == pc.pi.pool.ID; i++ {
+		m := &pc.s.Members[i]
+		if id, ok := pc.pi.people[personKey{m.Project, m.Member}]; ok {
+			pc.people[id] = ratio{m.Funded, max(1, m.Share)}
 		}
 	}
-	key := personKey{project, member}
-	r, ok := pc.people[key]
-	if !ok {
-		r = &ratio{share: 1}
-		pc.people[key] = r
+	for i := range pc.pi.rows {
+		if pc.marks[i].funded {
+			pc.people[pc.pi.rows[i].person].time += pc.commitment(i)
+		}
 	}
-	return r
 }
 
 // started enters a start into the plan and its commitment into the standings.
@@ -217,8 +234,8 @@ func (pc *poolCycle) started(tn *tournament, start *Start, e *entry, g int32, mo
 	}
 	d := e.job.Rate.MilliGPU * max(pc.p.CommitFloorMs, start.MinMs)
 	pc.fields[money].commit(g, d)
-	if len(pc.cursor[g].lanes) > 1 {
-		pc.person(e.job.Project, e.job.Member).time += d
+	if pc.people != nil {
+		pc.people[pc.pi.personOf(e.job.Project, e.job.Member)].time += d
 	}
 	for i := range start.Evict {
 		if row, ok := pc.pi.rowOf[start.Evict[i].AttemptRef]; ok && pc.pi.rows[row].group >= 0 {

@@ -43,6 +43,7 @@ type room struct {
 	node     *Node
 	slots    []slot
 	free     int64 // alive devices nobody holds or owns
+	leaving  int64 // alive devices that only ending tenants hold
 	cpu, ram split
 }
 
@@ -71,7 +72,16 @@ type slot struct {
 	dead    bool
 }
 
-func (s *slot) empty() bool { return s.settled+s.ending+s.nominated == 0 }
+// kind tells apart what a device counts as.
+func (s *slot) kind() int {
+	switch {
+	case s.dead || s.settled+s.nominated > 0:
+		return 0
+	case s.ending > 0:
+		return 1
+	}
+	return 2
+}
 
 func newRoom(n *Node, slots []slot) room {
 	rm := room{node: n, slots: slots}
@@ -104,21 +114,24 @@ func (rm *room) put(p *Placed, project ledger.GroupID, phase Phase, sign int64) 
 		if s == nil {
 			continue
 		}
-		was := s.empty()
+		rm.tally(s.kind(), -1)
 		s.add(phase, sign*p.GPUMilli)
 		if sign > 0 {
 			s.project = project
 		}
-		if !s.dead && was != s.empty() {
-			if was {
-				rm.free--
-			} else {
-				rm.free++
-			}
-		}
+		rm.tally(s.kind(), 1)
 	}
 	rm.cpu.add(phase, sign*p.CPUMilli)
 	rm.ram.add(phase, sign*p.RAMMiB)
+}
+
+func (rm *room) tally(kind int, d int64) {
+	switch kind {
+	case 1:
+		rm.leaving += d
+	case 2:
+		rm.free += d
+	}
 }
 
 // takes says whether a device has milli-GPUs for a project. One physical device
@@ -192,7 +205,10 @@ func (rm *room) fit(project ledger.GroupID, sh *Shape, nominated bool) (string, 
 		return FitsHealth, leftover{}
 	}
 	devices := rm.free
-	if sh.GPUs > 0 && (sh.shared() || nominated) {
+	if nominated {
+		devices += rm.leaving
+	}
+	if sh.GPUs > 0 && sh.shared() {
 		devices = 0
 		for i := range rm.slots {
 			if rm.slots[i].takes(project, sh.milli(), nominated) {

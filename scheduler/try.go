@@ -74,12 +74,28 @@ func (pc *poolCycle) noLeave(shape int32) bool {
 // count says how many rooms have place for a rank of a shape.
 func (pc *poolCycle) count(shape int32, nominated bool) int64 {
 	k, n := &pc.pi.shapeOf[shape], int64(0)
+	if k.shape.GPUs > pc.widest(nominated) && !k.shape.shared() {
+		return 0
+	}
 	for i := range pc.rooms {
 		if why, _ := pc.rooms[i].fit(k.project, &k.shape, nominated); why == FitsOK {
 			n++
 		}
 	}
 	return n
+}
+
+// widest is the most whole devices any one node could give.
+func (pc *poolCycle) widest(nominated bool) int64 {
+	most := int64(0)
+	for i := range pc.rooms {
+		n := pc.rooms[i].free
+		if nominated {
+			n += pc.rooms[i].leaving
+		}
+		most = max(most, n)
+	}
+	return most
 }
 
 // try finds a job its place, its victims and its funds, or says what is missing.

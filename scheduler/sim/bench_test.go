@@ -2,7 +2,9 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"tranche/ledger"
 	"tranche/scheduler"
@@ -72,13 +74,19 @@ func BenchmarkCycle(b *testing.B) {
 	w := busy(b)
 	b.ReportAllocs()
 	b.ResetTimer()
+	took := make([]time.Duration, 0, b.N)
 	for range b.N {
+		from := time.Now()
 		w.Advance(w.now.Add(1000))
 		if _, err := w.Cycle(context.Background()); err != nil {
 			b.Fatal(err)
 		}
+		took = append(took, time.Since(from))
 	}
 	b.StopTimer()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1000, "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1000, "p99-µs")
 	if err := w.Check(); err != nil {
 		b.Fatal(err)
 	}
