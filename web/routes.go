@@ -159,6 +159,10 @@ func (s *server) guard(rt route) http.Handler {
 				return
 			}
 		}
+		if err := parseBody(r, rt); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 		if err := rt.handler(w, r); err != nil {
 			s.fail(w, r, err)
 		}
@@ -167,6 +171,20 @@ func (s *server) guard(rt route) http.Handler {
 		return h
 	}
 	return s.sessions.LoadAndSave(h)
+}
+
+// parseBody reads a page's form, so that one that is too large or broken is
+// refused whole: fields read one by one would be missing without a word.
+func parseBody(r *http.Request, rt route) error {
+	if rt.method != http.MethodPost || isProgram(rt.pattern) {
+		return nil
+	}
+	err := r.ParseForm()
+	var tooLarge *http.MaxBytesError
+	if err == nil || errors.As(err, &tooLarge) {
+		return err
+	}
+	return invalid("", "form.unreadable", "This form arrived broken. Open the page again and send it once more.")
 }
 
 // usesSession tells pages from what programs and probes ask for.
