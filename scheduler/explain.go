@@ -248,7 +248,7 @@ func fundsReason(job ledger.JobID, ref *ledger.Refusal) Reason {
 // EvictionSentence says why an attempt was told to leave for another job:
 // the rule, both standings, the preemptor and what was lost.
 func EvictionSentence(e *Evict, preemptor string, lookbackMs int64, names Names) string {
-	lost := " Progress since its last checkpoint or start: " + Span(e.LostMs) + "."
+	lost := " Progress since its last checkpoint or start: " + ledger.FormatMillis(e.LostMs) + "."
 	switch e.Rule {
 	case V1:
 		return "Evicted (V1): it ran unfunded, and " + preemptor + " needed its devices." + lost
@@ -299,7 +299,7 @@ func StartSentence(s *Start, lookbackMs int64, names Names) string {
 	if !s.Funded {
 		return text + ". It runs unfunded: free, and any funded job may evict it."
 	}
-	return text + ". It is protected for " + Span(s.MinMs) + " from its start."
+	return text + ". It is protected for " + ledger.FormatMillis(s.MinMs) + " from its start."
 }
 
 // Span words a duration: "2 h 05 min", "30 s".

@@ -99,6 +99,13 @@
     next.focus();
   });
 
+  // Output follows its end until somebody scrolls up to read.
+  const logs = () => $$("pre.log");
+  let following = true;
+  logs().forEach((l) => { l.scrollTop = l.scrollHeight; });
+  on("htmx:before:swap", () => { following = logs().every((l) => l.scrollHeight - l.scrollTop - l.clientHeight < 24); });
+  on("htmx:after:swap", () => { if (following) logs().forEach((l) => { l.scrollTop = l.scrollHeight; }); });
+
   // The first thing after a refusal is what to change.
   $(".refusals[role=alert]")?.focus();
 
