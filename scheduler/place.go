@@ -68,7 +68,8 @@ func (s *split) add(p Phase, n int64) {
 // slot is one device: milli-GPUs held by who stays, who leaves, who is to come.
 type slot struct {
 	split
-	project ledger.GroupID // of its latest tenant
+	project ledger.GroupID // of those who stay or are to come
+	leaver  ledger.GroupID // of those who leave
 	dead    bool
 }
 
@@ -116,7 +117,9 @@ func (rm *room) put(p *Placed, project ledger.GroupID, phase Phase, sign int64) 
 		}
 		rm.tally(s.kind(), -1)
 		s.add(phase, sign*p.GPUMilli)
-		if sign > 0 {
+		if sign > 0 && phase == Ending {
+			s.leaver = project
+		} else if sign > 0 {
 			s.project = project
 		}
 		rm.tally(s.kind(), 1)
@@ -141,10 +144,16 @@ func (s *slot) takes(project ledger.GroupID, milli int64, nominated bool) bool {
 		return false
 	}
 	used := s.settled + s.nominated
-	if !nominated {
+	if used > 0 && (milli >= 1000 || s.project != project) {
+		return false
+	}
+	if !nominated && s.ending > 0 {
+		if milli >= 1000 || s.leaver != project {
+			return false
+		}
 		used += s.ending
 	}
-	return used == 0 || milli < 1000 && s.project == project && used+milli <= 1000
+	return used+milli <= 1000
 }
 
 // admits checks a placement device by device.
@@ -179,9 +188,10 @@ func (rm *room) admitsRest(cpu, ram int64, nominated bool) string {
 }
 
 // vacated says whether a nominated tenant's place has been left by all others.
-func (rm *room) vacated(p *Placed) bool {
+func (rm *room) vacated(project ledger.GroupID, p *Placed) bool {
 	for _, d := range p.Devices {
-		if s := rm.slotOf(d); s == nil || s.dead || s.settled+s.ending+s.nominated > 1000 {
+		s := rm.slotOf(d)
+		if s == nil || s.dead || s.settled+s.ending+s.nominated > 1000 || s.ending > 0 && s.leaver != project {
 			return false
 		}
 	}

@@ -148,7 +148,7 @@ func (pc *poolCycle) promote() {
 func (pc *poolCycle) allVacated(l *Live) bool {
 	for i := range l.Placed {
 		n, ok := pc.pi.roomOf[l.Placed[i].Node]
-		if !ok || !pc.rooms[n].vacated(&l.Placed[i]) {
+		if !ok || !pc.rooms[n].vacated(l.Job.Project, &l.Placed[i]) {
 			return false
 		}
 	}

@@ -207,22 +207,35 @@ func (w *World) seat(j *job, ref scheduler.AttemptRef, phase scheduler.Phase, on
 func (w *World) planClaims(j *job) {
 	n := j.life.Run.N
 	w.agenda.add(w.now, func() {
-		if j.life.Run.N != n || j.life.Job != scheduler.JobActive {
-			return
-		}
-		for i := range j.life.Run.Members {
-			rank := j.life.Run.Members[i].Rank
-			ref := w.step(j, scheduler.Event{Kind: scheduler.EvClaimed, Rank: rank, Funds: w.fundsOf(j.spec.Pool, j.spec.Project)})
-			if ref != nil {
-				w.refused = append(w.refused, ref)
-				return
-			}
-			w.record(Event{Kind: Claimed, Job: j.spec.ID, N: n, Rank: rank})
-		}
-		if j.forMs >= 0 {
+		if j.life.Run.N == n && j.life.Job == scheduler.JobActive && w.claim(j) && j.forMs >= 0 {
 			w.planEnd(j, j.forMs, false)
 		}
 	})
+}
+
+// claim starts every member's record. Refused for want of funds, the launcher
+// reports that it never started.
+func (w *World) claim(j *job) bool {
+	n := j.life.Run.N
+	for _, m := range slices.Clone(j.life.Run.Members) {
+		w.record(Event{Kind: Claimed, Job: j.spec.ID, N: n, Rank: m.Rank})
+		ref := w.step(j, scheduler.Event{Kind: scheduler.EvClaimed, Rank: m.Rank, Funds: w.fundsOf(j.spec.Pool, j.spec.Project)})
+		if ref == nil {
+			continue
+		}
+		never := scheduler.Exit{Code: -1}
+		w.record(Event{Kind: Finished, Job: j.spec.ID, N: n, Rank: m.Rank, Exit: never})
+		w.note(w.step(j, scheduler.Event{Kind: scheduler.EvFinished, Rank: m.Rank, Exit: never}))
+		return false
+	}
+	return true
+}
+
+// note keeps a refusal that should not be.
+func (w *World) note(ref *ledger.Refusal) {
+	if ref != nil {
+		w.refused = append(w.refused, ref)
+	}
 }
 
 // planEnd lets the attempt leave after ms; a later plan replaces this one.
@@ -275,9 +288,7 @@ func (w *World) end(j *job, exit scheduler.Exit) {
 			ev.TermMs = signalled.MillisSince(m.Claimed)
 		}
 		w.record(Event{Kind: Finished, Job: j.spec.ID, N: n, Rank: m.Rank, ElapsedMs: ev.ElapsedMs, TermMs: ev.TermMs, Exit: exit})
-		if ref := w.step(j, ev); ref != nil {
-			w.refused = append(w.refused, ref)
-		}
+		w.note(w.step(j, ev))
 	}
 }
 
@@ -335,8 +346,6 @@ func (w *World) FailNode(node ledger.NodeID) {
 			}
 		}
 		w.record(Event{Kind: NodeGone, Job: t.Job, N: t.N, Rank: ev.Rank, ElapsedMs: ev.ElapsedMs, Node: node})
-		if ref := w.step(j, ev); ref != nil {
-			w.refused = append(w.refused, ref)
-		}
+		w.note(w.step(j, ev))
 	}
 }

@@ -44,7 +44,7 @@ type World struct {
 	queued            map[ledger.GroupID]int
 	plan              *scheduler.Plan // the latest
 	starts, evictions int
-	refused           []*ledger.Refusal // claims and entries that were refused; none is expected
+	refused           []*ledger.Refusal // events and entries that should not have been
 }
 
 type shareKey struct {
