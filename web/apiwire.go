@@ -179,6 +179,9 @@ func (s *server) apiStatement(w http.ResponseWriter, r *http.Request) error {
 
 func wireStatement(st *store.Statement, pool store.Pool, q store.MovementQuery, page store.MovementPage) api.Statement {
 	out := api.Statement{Project: st.Group.Path, Pool: pool.Name, From: q.From.Time(), To: q.To.Time(), Lots: []api.Lot{}, Lines: []api.StatementLine{}}
+	if q.From == 0 {
+		out.From = st.Group.CreatedAt.Time()
+	}
 	if q.To == 0 {
 		out.To = st.At.Time()
 	}
