@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -80,89 +81,120 @@ const (
 
 // expectations has one row per route of the list; the key is method and pattern.
 func (s *scene) expectations() map[string]expectation {
-	g := func(id ledger.GroupID, rest string) string { return view.GroupURL(id) + rest }
-	ok, key := []int{200}, url.Values{"key": {keyMark}}
-	one := func(name, value string) url.Values { return url.Values{"key": {keyMark}, name: {value}} }
+	rows := map[string]expectation{}
+	for _, part := range []map[string]expectation{s.peopleRows(), s.workRows(), s.apiRows()} {
+		maps.Copy(rows, part)
+	}
+	// Served to nobody in particular: what they check is tested where it lives.
+	for _, pattern := range []string{"GET /healthz", "GET /readyz", "GET /sign-in", "GET /sign-in/oidc", "POST /sign-in/dev", "GET " + callbackURL, "POST /sign-out",
+		"POST " + api.PathEnrol, "POST " + api.PathPoll, "POST " + api.PathHeartbeat, "POST " + api.PathClaim, "POST " + api.PathEnded, "POST " + api.PathLogs,
+		"GET " + api.PathOpenAPI} {
+		rows[pattern] = expectation{}
+	}
+	return rows
+}
+
+func only200() []int { return []int{200} }
+
+// keyed is a form with a key of its own and further fields: name, value pairs.
+func keyed(pairs ...string) url.Values {
+	form := url.Values{"key": {keyMark}}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.Set(pairs[i], pairs[i+1])
+	}
+	return form
+}
+
+// peopleRows are about people, the tree, budgets and their administration.
+func (s *scene) peopleRows() map[string]expectation {
 	const group = "/groups/{id}"
-	request, job, node := view.RequestURL(s.request), view.JobURL(s.job), view.NodeURL(s.node)
-	rows := map[string]expectation{
+	ok, key, request := only200(), keyed(), view.RequestURL(s.request)
+	g := func(id ledger.GroupID, rest string) string { return view.GroupURL(id) + rest }
+	return map[string]expectation{
 		"GET /":                        {status: []int{200, 303}, who: everybody},
 		"GET /join":                    {status: ok, who: everybody},
 		"POST /join":                   {form: key, status: let(404), who: everybody},
-		"POST /join/{id}":              {path: view.JoinAnswerURL(s.join), form: one("decision", "decline"), status: let(), who: "pi here, manager here"},
+		"POST /join/{id}":              {path: view.JoinAnswerURL(s.join), form: keyed("decision", "decline"), status: let(), who: "pi here, manager here"},
 		"GET /invites/{secret}":        {path: inviteURL + s.invite, status: ok, who: everybody},
 		"POST /invites/{secret}":       {path: inviteURL + "wrong", form: key, status: []int{404}, who: everybody},
 		"GET /tree":                    {status: ok, who: everybody},
 		"GET " + group:                 {path: g(s.seg, ""), status: ok, who: everybody},
 		"GET " + group + "/people":     {path: g(s.seg, "/people"), status: ok, who: everybody},
-		"POST " + group + "/split":     {path: g(s.vision, "/split"), form: url.Values{"key": {keyMark}, "pool": {idText(s.h100)}, "period": {idText(s.q4)}}, status: let(), who: "manager here, admin here"},
+		"POST " + group + "/split":     {path: g(s.vision, "/split"), form: keyed("pool", idText(s.h100), "period", idText(s.q4)), status: let(), who: "manager here, admin here"},
 		"GET " + group + "/edit":       {path: g(s.vision, "/edit"), status: ok, who: "admin here"},
 		"POST " + group + "/edit":      {path: g(s.vision, "/edit"), form: key, status: []int{422}, who: "admin here"},
 		"POST " + group + "/suspend":   {path: g(s.vision, "/suspend"), form: key, status: []int{303}, who: "admin here"},
 		"POST " + group + "/resume":    {path: g(s.vision, "/resume"), form: key, status: let(), who: "admin here"},
 		"POST " + group + "/archive":   {path: g(s.vision, "/archive"), form: key, status: []int{409}, who: "admin here"},
 		"GET /requests":                {status: ok, who: everybody},
-		"POST /requests":               {form: url.Values{"key": {keyMark}, "project": {idText(s.seg)}, "period": {idText(s.q4)}}, status: []int{422}, who: "pi here"},
+		"POST /requests":               {form: keyed("project", idText(s.seg), "period", idText(s.q4)), status: []int{422}, who: "pi here"},
 		"GET /requests/new":            {status: ok, who: everybody},
 		"GET /requests/{id}":           {path: request, status: ok, who: readers, other: 404},
-		"POST /requests/{id}":          {path: request, form: url.Values{"key": {keyMark}, "project": {idText(s.seg)}, "period": {idText(s.q4)}}, status: []int{409}, who: "pi here"},
+		"POST /requests/{id}":          {path: request, form: keyed("project", idText(s.seg), "period", idText(s.q4)), status: []int{409}, who: "pi here"},
 		"POST /requests/{id}/withdraw": {path: request + "/withdraw", form: key, status: []int{409}, who: "pi here"},
 		"GET /requests/{id}/review":    {path: request + "/review", status: ok, who: "manager here, admin here", other: 404, sees: readers},
 		"POST /requests/{id}/review":   {path: request + "/review", form: key, status: let(), who: "manager here, admin here", other: 404, sees: readers},
 		"GET /people":                  {status: ok, who: everybody},
-		"POST /people/invite":          {form: one("group", idText(s.seg)), status: []int{422}, who: "pi here"},
-		"POST /people/grant":           {form: one("group", idText(s.robots)), status: []int{422}, who: anyAdmin},
-		"POST /people/revoke":          {form: url.Values{"key": {keyMark}, "group": {idText(s.seg)}, "role": {"researcher"}, "person": {"999"}}, status: []int{404}, who: "admin here, pi here"},
+		"POST /people/invite":          {form: keyed("group", idText(s.seg)), status: []int{422}, who: "pi here"},
+		"POST /people/grant":           {form: keyed("group", idText(s.robots)), status: []int{422}, who: anyAdmin},
+		"POST /people/revoke":          {form: keyed("group", idText(s.seg), "role", "researcher", "person", "999"), status: []int{404}, who: "admin here, pi here"},
 		"GET /tokens":                  {status: ok, who: everybody},
-		"POST /tokens":                 {form: one("project", idText(s.seg)), status: []int{422}, who: "researcher here, pi here"},
+		"POST /tokens":                 {form: keyed("project", idText(s.seg)), status: []int{422}, who: "researcher here, pi here"},
 		"POST /tokens/{id}/revoke":     {path: view.TokenRevokeURL(s.token), form: key, status: let(), who: "researcher here, pi here"},
 		"GET /admin/periods":           {status: ok, who: "admin here"},
 		"POST /admin/periods":          {form: key, status: []int{422}, who: "admin here"},
 		"GET /admin/pools":             {status: ok, who: "admin here"},
 		"POST /admin/pools":            {form: key, status: []int{422}, who: "admin here"},
 		"GET /admin/groups":            {status: ok, who: anyAdmin},
-		"POST /admin/groups":           {form: one("parent", idText(s.robots)), status: []int{422}, who: anyAdmin},
+		"POST /admin/groups":           {form: keyed("parent", idText(s.robots)), status: []int{422}, who: anyAdmin},
 		"GET /audit":                   {status: ok, who: "admin here, auditor here"},
-		"GET /jobs":                    {status: ok, who: everybody},
-		"POST /jobs":                   {form: one("project", "/lab/vision/segmentation"), status: []int{422}, who: members},
-		"GET /jobs/new":                {status: ok, who: everybody},
-		"GET /jobs/{id}":               {path: job, status: ok, who: everybody},
-		"GET /jobs/{id}/log":           {path: job + "/log", status: let(404), who: readers},
-		"POST /jobs/{id}/pause":        {path: job + "/pause", form: key, status: let(), who: "researcher here"},
-		"POST /jobs/{id}/resume":       {path: job + "/resume", form: key, status: let(), who: "researcher here"},
-		"POST /jobs/{id}/cancel":       {path: job + "/cancel", form: key, status: let(), who: members},
-		"GET /pools":                   {status: ok, who: everybody},
-		"GET /pools/{id}":              {path: view.PoolURL(s.h100), status: ok, who: everybody},
-		"GET /nodes":                   {status: ok, who: everybody},
-		"POST /nodes/enrol":            {form: key, status: []int{422}, who: "operator here"},
-		"GET /nodes/{id}":              {path: node, status: ok, who: everybody},
-		"POST /nodes/{id}/drain":       {path: node + "/drain", form: key, status: let(), who: "operator here"},
-		"POST /nodes/{id}/undrain":     {path: node + "/undrain", form: key, status: let(), who: "operator here"},
-		"GET /export":                  {status: ok, who: exporters},
-		"GET /export/charges.csv":      {status: ok, who: exporters},
-		"GET /verify":                  {status: ok, who: "admin here, finance here, auditor here"},
-		"POST /verify":                 {form: key, status: ok, who: "admin here, finance here, auditor here"},
-		"GET " + api.PathOpenAPI:       {},
-		"GET " + api.PathWhoAmI:        {status: ok, who: everybody},
-		"GET " + api.PathBalances:      {status: ok, who: everybody},
-		"GET " + api.PathStatement:     {path: api.PathStatement + "?project=/lab/vision/segmentation&pool=h100", status: ok, who: everybody},
-		"GET " + api.PathJobs:          {status: ok, who: everybody},
-		"POST " + api.PathJobs:         {body: api.Submit{Key: keyMark, Project: "/lab/vision/segmentation"}, status: []int{422}, who: members},
-		"GET " + api.PathJob:           {path: jobPath(api.PathJob, s.job), status: ok, who: everybody},
-		"GET " + api.PathWhy:           {path: jobPath(api.PathWhy, s.job), status: ok, who: everybody},
-		"GET " + api.PathJobLogs:       {path: jobPath(api.PathJobLogs, s.job), status: let(404), who: readers},
-		"POST " + api.PathCancel:       {path: jobPath(api.PathCancel, s.job), body: api.Command{Key: keyMark}, status: let(), who: members},
-		"POST " + api.PathPause:        {path: jobPath(api.PathPause, s.job), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
-		"POST " + api.PathResume:       {path: jobPath(api.PathResume, s.job), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
-		"GET " + api.PathPools:         {status: ok, who: everybody},
-		"GET " + api.PathNodes:         {status: ok, who: everybody},
 	}
-	// Served to nobody in particular: what they check is tested where it lives.
-	for _, pattern := range []string{"GET /healthz", "GET /readyz", "GET /sign-in", "GET /sign-in/oidc", "POST /sign-in/dev", "GET " + callbackURL, "POST /sign-out",
-		"POST " + api.PathEnrol, "POST " + api.PathPoll, "POST " + api.PathHeartbeat, "POST " + api.PathClaim, "POST " + api.PathEnded, "POST " + api.PathLogs} {
-		rows[pattern] = expectation{}
+}
+
+// workRows are about jobs, pools, nodes, charges.
+func (s *scene) workRows() map[string]expectation {
+	ok, key, job, node := only200(), keyed(), view.JobURL(s.job), view.NodeURL(s.node)
+	return map[string]expectation{
+		"GET /jobs":                {status: ok, who: everybody},
+		"POST /jobs":               {form: keyed("project", "/lab/vision/segmentation"), status: []int{422}, who: members},
+		"GET /jobs/new":            {status: ok, who: everybody},
+		"GET /jobs/{id}":           {path: job, status: ok, who: everybody},
+		"GET /jobs/{id}/log":       {path: job + "/log", status: let(404), who: readers},
+		"POST /jobs/{id}/pause":    {path: job + "/pause", form: key, status: let(), who: "researcher here"},
+		"POST /jobs/{id}/resume":   {path: job + "/resume", form: key, status: let(), who: "researcher here"},
+		"POST /jobs/{id}/cancel":   {path: job + "/cancel", form: key, status: let(), who: members},
+		"GET /pools":               {status: ok, who: everybody},
+		"GET /pools/{id}":          {path: view.PoolURL(s.h100), status: ok, who: everybody},
+		"GET /nodes":               {status: ok, who: everybody},
+		"POST /nodes/enrol":        {form: key, status: []int{422}, who: "operator here"},
+		"GET /nodes/{id}":          {path: node, status: ok, who: everybody},
+		"POST /nodes/{id}/drain":   {path: node + "/drain", form: key, status: let(), who: "operator here"},
+		"POST /nodes/{id}/undrain": {path: node + "/undrain", form: key, status: let(), who: "operator here"},
+		"GET /export":              {status: ok, who: exporters},
+		"GET /export/charges.csv":  {status: ok, who: exporters},
+		"GET /verify":              {status: ok, who: "admin here, finance here, auditor here"},
+		"POST /verify":             {form: key, status: ok, who: "admin here, finance here, auditor here"},
 	}
-	return rows
+}
+
+// apiRows are about programs with a token.
+func (s *scene) apiRows() map[string]expectation {
+	ok := only200()
+	return map[string]expectation{
+		"GET " + api.PathWhoAmI:    {status: ok, who: everybody},
+		"GET " + api.PathBalances:  {status: ok, who: everybody},
+		"GET " + api.PathStatement: {path: api.PathStatement + "?project=/lab/vision/segmentation&pool=h100", status: ok, who: everybody},
+		"GET " + api.PathJobs:      {status: ok, who: everybody},
+		"POST " + api.PathJobs:     {body: api.Submit{Key: keyMark, Project: "/lab/vision/segmentation"}, status: []int{422}, who: members},
+		"GET " + api.PathJob:       {path: jobPath(api.PathJob, s.job), status: ok, who: everybody},
+		"GET " + api.PathWhy:       {path: jobPath(api.PathWhy, s.job), status: ok, who: everybody},
+		"GET " + api.PathJobLogs:   {path: jobPath(api.PathJobLogs, s.job), status: let(404), who: readers},
+		"POST " + api.PathCancel:   {path: jobPath(api.PathCancel, s.job), body: api.Command{Key: keyMark}, status: let(), who: members},
+		"POST " + api.PathPause:    {path: jobPath(api.PathPause, s.job), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
+		"POST " + api.PathResume:   {path: jobPath(api.PathResume, s.job), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
+		"GET " + api.PathPools:     {status: ok, who: everybody},
+		"GET " + api.PathNodes:     {status: ok, who: everybody},
+	}
 }
 
 func jobPath(pattern string, id ledger.JobID) string {
