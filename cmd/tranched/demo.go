@@ -200,7 +200,11 @@ func (d *demo) seed(ctx context.Context, box *sandbox) (ledger.Actor, error) {
 		return ledger.Actor{}, err
 	}
 	if string(done) != d.issuer() {
-		if _, err := seedInstitute(ctx, box.site.store, d.issuer()); err != nil {
+		seeded, err := seedInstitute(ctx, box.site.store, d.issuer())
+		if err == nil {
+			err = seeded.submit(ctx)
+		}
+		if err != nil {
 			return ledger.Actor{}, err
 		}
 		if err := os.WriteFile(marker, []byte(d.issuer()), 0o600); err != nil {

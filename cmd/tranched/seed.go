@@ -300,6 +300,11 @@ func (d *seeding) fill(ctx context.Context) error {
 			return fmt.Errorf("seed request of %s: %w", a.Author, err)
 		}
 	}
+	return nil
+}
+
+// submit hands the example's jobs in.
+func (d *seeding) submit(ctx context.Context) error {
 	for n, j := range seedJobs() {
 		cmd, err := d.as(ctx, j.Who, fmt.Sprintf("job:%d", n))
 		if err == nil {
