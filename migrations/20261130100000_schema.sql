@@ -431,6 +431,7 @@ create table attempts (
   checkpoint_at timestamptz,
   ended_at    timestamptz,
   elapsed_ms  bigint,                                      -- final
+  recorded_until timestamptz,                              -- occupancy up to here is in usage_segments
   exit_code   int,
   exit_signal int,
   cause       text not null default '',                    -- finished, failed, preempted, cancelled, lost, timeout, funds, refused …
@@ -458,6 +459,7 @@ create table placements (
   exit_signal int not null default 0,
   stopped    boolean not null default false,               -- ended after the server's SIGTERM
   lost       boolean not null default false,
+  returns    boolean not null default false,               -- lost, but taken back if it still runs when its node is heard again
   detail     text not null default '',                     -- the agent's sentence about the end
   flagged    text not null default '',                     -- e.g. a claim longer than the server saw
   log_next   bigint not null default 0,                    -- output bytes taken so far

@@ -45,6 +45,7 @@ var moves = map[EventKind][stages]act{
 	EvLost:       {ignore, ignore, withdraw, lose, lose, lose, ignore},
 	EvPaused:     {pause, ignore, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
 	EvResumed:    {ignore, resume, ignore, ignore, ignore, ignore, refuseEv},
+	EvReturned:   {readopt, ignore, ignore, ignore, ignore, ignore, ignore},
 }
 
 // Advance is the whole life cycle of a job and the only caller of

@@ -149,6 +149,7 @@ const (
 	EvLost                            // Rank, ElapsedMs (last heartbeat), Funds
 	EvPaused                          // a waiting job steps aside
 	EvResumed                         // and comes back
+	EvReturned                        // Rank, Funds: lost, but its node is back and it still runs there
 )
 
 // Event is one thing that happened to a job at At (business time).

@@ -247,20 +247,56 @@ func (m *mover) verdict() {
 	m.Next.Result = again
 }
 
+// readopt reopens an attempt that was lost with its node and still runs there,
+// while nothing newer has started. Its hold is drawn anew from where charging
+// stopped to where it reached before; without funds it goes on unfunded. What was
+// credited stays so: the silence was the institute's. A gang cannot come back:
+// its other members were told to stop.
+func readopt(m *mover, ev *Event) *ledger.Refusal {
+	r := m.r
+	if r.Cause != CauseLost || r.Rule != "" || len(r.Members) != 1 || r.Members[0].Rank != ev.Rank || m.Next.Cancel {
+		return ignore(m, ev)
+	}
+	r.Phase, r.Ended, r.Cause = Running, 0, ""
+	r.Members[0].Ended, r.Members[0].Exit = false, Exit{}
+	m.Next.Job = JobActive
+	if !r.Funded || r.ChargedMs >= r.HoldUntilMs {
+		return nil
+	}
+	f := copyFunds(ev.Funds)
+	pieces, ref := f.Draw(r.Rate, r.Started, r.ChargedMs, r.HoldUntilMs)
+	if ref != nil {
+		r.HoldUntilMs = r.ChargedMs
+		m.goUnfunded(r.ChargedMs)
+		return nil
+	}
+	if len(pieces) > 0 {
+		m.Entries = append(m.Entries, ledger.HoldEntry(ledger.HoldInput{
+			Key: fmt.Sprintf("hold:attempt:%d:%dms:%dms:return", r.Attempt, r.ChargedMs, r.HoldUntilMs),
+			At:  ev.At, Pieces: pieces, Lots: ev.lots(),
+		}))
+	}
+	r.Hold = append(r.Hold, pieces...)
+	return nil
+}
+
 // credit gives back what was charged since the last checkpoint, else since the
-// start. Prior credits of the attempt do not exist: it closes once.
+// start, less what an earlier loss has given back already.
 func (m *mover) credit(ev *Event) {
 	r := m.r
-	from := int64(0)
+	from, cause := int64(0), string(r.Cause)
 	if r.Checkpoint > r.Started {
 		from = r.Checkpoint.MillisSince(r.Started)
+	}
+	if r.CreditToMs > 0 {
+		from, cause = max(from, r.CreditToMs), fmt.Sprintf("%s:%dms", r.Cause, r.ChargedMs)
 	}
 	refund := r.Rate.Cum(r.ChargedMs) - r.Rate.Cum(from)
 	if refund <= 0 {
 		return
 	}
 	entry, ref := ledger.CreditEntry(ledger.CreditInput{
-		Attempt: r.Attempt, Cause: string(r.Cause), Project: r.Project, Pool: r.Pool, Hold: r.Hold,
+		Attempt: r.Attempt, Cause: cause, Project: r.Project, Pool: r.Pool, Hold: r.Hold,
 		Lots: ev.lots(), Charged: r.Charged, Credited: r.Credited, Refund: refund, At: ev.At,
 	})
 	if ref != nil {
@@ -268,5 +304,8 @@ func (m *mover) credit(ev *Event) {
 	}
 	m.Entries = append(m.Entries, entry)
 	r.Credited += refund
-	r.CreditFromMs, r.CreditToMs = from, r.ChargedMs
+	if r.CreditToMs == 0 || from > r.CreditToMs {
+		r.CreditFromMs = from
+	}
+	r.CreditToMs = r.ChargedMs
 }

@@ -128,7 +128,7 @@ func (s *Store) Ended(ctx context.Context, e End) (superseded bool, err error) {
 		}
 		superseded = i < 0 || l.state.Run.Members[i].Ended || l.state.Run.Phase == 0
 		if superseded {
-			return nil
+			return forgetReturn(ctx, tx, e.PartRef)
 		}
 		funds, err := lockFundsOf(ctx, tx, purse{l.job.Project, l.job.Pool}, l.path)
 		if err != nil {

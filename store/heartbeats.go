@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -111,9 +112,12 @@ func (s *Store) recordBeats(ctx context.Context, beats []Beat) error {
 	}
 	slices.SortFunc(batchOf, func(a, b Beat) int { return cmp.Compare(a.Node, b.Node) })
 	var kept []Beat
+	var back []PartRef
 	err := s.inTx(ctx, "heartbeat", func(tx *Tx) error {
 		batch := &pgx.Batch{}
+		back = nil
 		s.queueSeen(batch, batchOf, tx.Now)
+		queueReturned(batch, batchOf, &back)
 		queueDevices(batch, batchOf, tx.Real)
 		var rebooted int64
 		queueSigns(batch, batchOf, tx.Real, &rebooted)
@@ -133,10 +137,13 @@ func (s *Store) recordBeats(ctx context.Context, beats []Beat) error {
 	})
 	if err == nil {
 		s.beats.mu.Lock()
-		defer s.beats.mu.Unlock()
 		for _, b := range kept {
 			s.beats.kept[b.Node] = s.Real()
 		}
+		s.beats.mu.Unlock()
+	}
+	for _, p := range back {
+		err = errors.Join(err, s.takeBack(ctx, p))
 	}
 	return err
 }

@@ -238,3 +238,51 @@ func (k *site) beatAllBut(t testing.TB, silent ledger.NodeID) {
 		}
 	}
 }
+
+// The node is back before anything newer has started: the attempt goes on where
+// it is, with its number, its fence and its protection.
+func TestL11AReturningAttemptIsTakenBackUnlessANewerHasStarted(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	a := k.project(t, "a", 100)
+	job := k.submit(t, "a", 1, 4, 3*anHour)
+	k.cycle(t)
+	k.claimAll(t)
+	part := k.parts(t, job)[0]
+	beat := func(after time.Duration) {
+		t.Helper()
+		seen := Seen{Attempt: part.Attempt, Fence: part.Fence, ElapsedUS: after.Microseconds()}
+		if err := k.Heartbeat(t.Context(), Beat{Node: part.Node, BootID: "b", Attempts: []Seen{seen}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.pass(time.Hour)
+	beat(time.Hour)
+	k.pass(6 * time.Minute)
+	if _, err := k.world.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.want(t, job, "pending lost")
+	k.cycle(t) // the only node is lost: nothing newer can start
+	if orders := k.orders(t)[part.Node]; len(orders) != 1 || orders[0].Stop || !orders[0].Claimed {
+		t.Errorf("the lost node's orders are %+v, want to keep it running", orders)
+	}
+	beat(66 * time.Minute)
+	k.want(t, job, "running")
+	if _, err := k.world.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.cycle(t)
+	k.wantBalance(t, a, "92", "8", "4") // 4 credited; the rest of the 3 hours is set aside again
+	k.pass(54 * time.Minute)
+	k.end(t, job, 2*time.Hour, 0, false)
+	k.want(t, job, "finished finished")
+	k.wantBalance(t, a, "96", "0", "8")
+	var used, rows int
+	if err := k.pool.QueryRow(t.Context(), `select sum(extract(epoch from last - first))::int, count(*) from usage_segments`).Scan(&used, &rows); err != nil || used != 7200 || rows != 2 {
+		t.Errorf("%d s of occupancy in %d rows, want 7200 in 2 (%v)", used, rows, err)
+	}
+	if r, err := k.Verify(t.Context()); err != nil || !r.OK() {
+		t.Errorf("verify: %+v %v", r, err)
+	}
+}

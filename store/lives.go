@@ -16,13 +16,16 @@ import (
 // on, beside what only the database knows. Every change to a job goes through
 // advance and is written by keep.
 type life struct {
-	path   string // of the project
-	job    scheduler.Job
-	state  scheduler.Life
-	fence  int64
-	placed []scheduler.Placed // by rank, like state.Run.Members
-	parts  []part
-	lots   []ledger.Lot // that the hold names
+	path  string // of the project
+	job   scheduler.Job
+	state scheduler.Life
+	fence int64
+	// recorded is how far the attempt's occupancy is in usage_segments; past 0 only
+	// when it was lost before.
+	recorded ledger.Instant
+	placed   []scheduler.Placed // by rank, like state.Run.Members
+	parts    []part
+	lots     []ledger.Lot // that the hold names
 
 	// What advance has led to since the life was loaded.
 	before    scheduler.Run
@@ -41,6 +44,7 @@ type life struct {
 type part struct {
 	launcher string
 	seenMs   int64 // last heartbeat's elapsed, business
+	returns  bool  // lost, and taken back if it still runs when its node is heard again
 	detail   string
 	flagged  string
 }
@@ -68,19 +72,19 @@ func jobFields(j *scheduler.Job) []any {
 const attemptColumns = `a.id, a.job_id, a.n, a.project_id, a.pool_id, a.fence, a.phase, a.funded, a.milli_gpu, a.occupied_milli,
 	a.rate_ppm, a.min_ms, a.since, a.leased_at, a.started_at, a.protected_until, a.funded_ms, a.hold_until_ms, a.charged_ms,
 	a.proven_ms, a.prior, a.charged, a.credited, a.credit_from_ms, a.credit_to_ms, a.stop_asked_at, a.stop_rule, a.stop_ms,
-	a.checkpoint_at, a.ended_at, a.cause`
+	a.checkpoint_at, a.ended_at, a.cause, a.recorded_until`
 
 // attemptFields are where attemptColumns go.
-func attemptFields(r *scheduler.Run, fence *int64, phase *string) []any {
+func attemptFields(r *scheduler.Run, fence *int64, phase *string, recorded *ledger.Instant) []any {
 	return []any{&r.Attempt, &r.Job, &r.N, &r.Project, &r.Pool, fence, phase, &r.Funded, &r.Rate.MilliGPU, &r.MilliGPU,
 		&r.Rate.PPM, &r.MinMs, &r.Since, &r.Leased, &r.Started, &r.ProtectedUntil, &r.FundedMs, &r.HoldUntilMs, &r.ChargedMs,
 		&r.ProvenMs, &r.Prior, &r.Charged, &r.Credited, &r.CreditFromMs, &r.CreditToMs, &r.Signalled, &r.Rule, &r.StopMs,
-		&r.Checkpoint, &r.Ended, &r.Cause}
+		&r.Checkpoint, &r.Ended, &r.Cause, recorded}
 }
 
 // memberColumns are one part of an attempt, of "placements p".
 const memberColumns = `p.attempt_id, p.rank, p.node_id, p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib,
-	p.launcher, p.claimed_at, p.seen_ms, p.elapsed_ms, p.term_ms, p.ended, p.exit_code, p.exit_signal, p.stopped, p.lost`
+	p.launcher, p.claimed_at, p.seen_ms, p.elapsed_ms, p.term_ms, p.ended, p.exit_code, p.exit_signal, p.stopped, p.lost, p.returns`
 
 // memberRow is where memberColumns go.
 type memberRow struct {
@@ -93,7 +97,7 @@ type memberRow struct {
 func (m *memberRow) fields() []any {
 	p, b := &m.placed, &m.member
 	return []any{&m.attempt, &p.Rank, &p.Node, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB,
-		&m.part.launcher, &b.Claimed, &m.part.seenMs, &b.ElapsedMs, &b.TermMs, &b.Ended, &b.Exit.Code, &b.Exit.Signal, &b.Exit.Stopped, &b.Exit.Lost}
+		&m.part.launcher, &b.Claimed, &m.part.seenMs, &b.ElapsedMs, &b.TermMs, &b.Ended, &b.Exit.Code, &b.Exit.Signal, &b.Exit.Stopped, &b.Exit.Lost, &m.part.returns}
 }
 
 // phases maps the database's words; a closed attempt has none.
@@ -206,12 +210,13 @@ func scanAttempts(rows pgx.Rows, lives map[ledger.JobID]*life, byAttempt map[led
 		var run scheduler.Run
 		var fence int64
 		var phase string
-		if err := rows.Scan(attemptFields(&run, &fence, &phase)...); err != nil {
+		var recorded ledger.Instant
+		if err := rows.Scan(attemptFields(&run, &fence, &phase, &recorded)...); err != nil {
 			return err
 		}
 		l := lives[run.Job]
 		run.Contract, run.Phase = l.job.Contract, known[phase]
-		l.state.Run, l.fence = run, fence
+		l.state.Run, l.fence, l.recorded = run, fence, recorded
 		byAttempt[run.Attempt] = l
 	}
 	return rows.Err()
@@ -427,14 +432,14 @@ func (l *life) queueAttempt(batch *pgx.Batch) error {
 	batch.Queue(`update attempts set phase = $2, funded = $3, leased_at = $4, started_at = $5, protected_until = $6, funded_ms = $7,
 		hold_until_ms = $8, charged_ms = $9, proven_ms = case when $2 = 'closed' then $10 else greatest(proven_ms, $10) end, charged = $11, credited = $12, credit_from_ms = $13, credit_to_ms = $14,
 		stop_asked_at = $15, stop_rule = $16, stop_ms = $17, checkpoint_at = $18, ended_at = $19, cause = $20, elapsed_ms = $21,
-		exit_code = $22, exit_signal = $23, stop_by_job = coalesce($24, stop_by_job), stop_facts = coalesce($25, stop_facts) where id = $1`,
+		exit_code = $22, exit_signal = $23, recorded_until = case when $2 = 'closed' then $19 else recorded_until end, stop_by_job = coalesce($24, stop_by_job), stop_facts = coalesce($25, stop_facts) where id = $1`,
 		r.Attempt, phaseWord(r.Phase), r.Funded, r.Leased, r.Started, r.ProtectedUntil, r.FundedMs,
 		r.HoldUntilMs, r.ChargedMs, r.ProvenMs, r.Charged, r.Credited, r.CreditFromMs, r.CreditToMs,
 		r.Signalled, r.Rule, r.StopMs, r.Checkpoint, r.Ended, r.Cause, elapsed, code, signal, nullID(l.stopByJob), stopFacts)
 	l.queueMembers(batch)
 	l.queueHold(batch)
 	if l.freed {
-		for _, g := range l.segments {
+		for _, g := range after(l.segments, l.recorded) {
 			if g.To > g.From {
 				batch.Queue(`insert into usage_segments (attempt_id, project_id, pool_id, member_id, class, milli_gpu, occupied_milli, first, last)
 					values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, r.Attempt, r.Project, r.Pool, l.job.Member, g.Class, g.ChargedMilliGPU, g.MilliGPU, g.From, g.To)
@@ -460,9 +465,9 @@ func (l *life) queueMembers(batch *pgx.Batch) {
 			}
 		}
 		batch.Queue(`update placements set launcher = $3, claimed_at = $4, elapsed_ms = $5, term_ms = $6, ended = $7, ended_at = $8,
-			exit_code = $9, exit_signal = $10, stopped = $11, lost = $12, detail = $13, flagged = $14 where attempt_id = $1 and rank = $2`,
+			exit_code = $9, exit_signal = $10, stopped = $11, lost = $12, detail = $13, flagged = $14, returns = $15 where attempt_id = $1 and rank = $2`,
 			r.Attempt, m.Rank, l.parts[i].launcher, m.Claimed, m.ElapsedMs, m.TermMs, over, ended,
-			m.Exit.Code, m.Exit.Signal, m.Exit.Stopped, m.Exit.Lost, l.parts[i].detail, l.parts[i].flagged)
+			m.Exit.Code, m.Exit.Signal, m.Exit.Stopped, m.Exit.Lost, l.parts[i].detail, l.parts[i].flagged, l.parts[i].returns)
 	}
 }
 
@@ -495,4 +500,20 @@ func nullID[T ~int64](id T) *int64 {
 	}
 	n := int64(id)
 	return &n
+}
+
+// after gives what of segments lies past an instant.
+func after(segments []scheduler.Segment, recorded ledger.Instant) []scheduler.Segment {
+	if recorded == 0 {
+		return segments
+	}
+	var out []scheduler.Segment
+	for _, g := range segments {
+		if g.To != 0 && g.To <= recorded {
+			continue
+		}
+		g.From = max(g.From, recorded)
+		out = append(out, g)
+	}
+	return out
 }

@@ -58,7 +58,9 @@ func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, 
 				(select array_agg(nn.name order by pp.rank) from placements pp join nodes nn on nn.id = pp.node_id where pp.attempt_id = a.id)
 			from placements p join attempts a on a.id = p.attempt_id join jobs j on j.id = a.job_id join groups g on g.id = j.project_id
 			join job_commands c on c.job_id = j.id left join person_names pn on pn.person_id = j.member_id
-			where p.node_id = $1 and not p.ended and a.phase in ('starting', 'running', 'ending') order by a.id, p.rank`, node, policy.UnfundedGraceMs)
+			where p.node_id = $1 and ((not p.ended and a.phase in ('starting', 'running', 'ending'))
+				or (p.returns and j.state = 'pending' and j.attempts = a.n)) -- may still run there after a silence
+			order by a.id, p.rank`, node, policy.UnfundedGraceMs)
 		if err != nil {
 			return err
 		}

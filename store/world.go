@@ -65,6 +65,7 @@ type reading struct {
 	snap      *scheduler.Snapshot
 	funds     map[purse]*ledger.Funds
 	runs      []scheduler.Run // of snap.Live
+	segments  [][]scheduler.Segment
 	byAttempt map[ledger.AttemptID]int
 	shares    []memberShare
 	xmin      int64
@@ -200,12 +201,14 @@ func (r *reading) scanLive(rows pgx.Rows) error {
 		var run scheduler.Run
 		var fence int64
 		var phase string
-		if err := rows.Scan(append(jobFields(&job), attemptFields(&run, &fence, &phase)...)...); err != nil {
+		var recorded ledger.Instant
+		if err := rows.Scan(append(jobFields(&job), attemptFields(&run, &fence, &phase, &recorded)...)...); err != nil {
 			return err
 		}
 		run.Phase, run.Contract = known[phase], job.Contract
 		r.byAttempt[run.Attempt] = len(r.runs)
 		r.runs = append(r.runs, run)
+		r.segments = append(r.segments, after(run.Segments(), recorded))
 		r.snap.Live = append(r.snap.Live, run.Live(job, nil))
 	}
 	return rows.Err()
@@ -340,7 +343,7 @@ func (u *usageView) update(r *reading) {
 	now := make(map[ledger.AttemptID]liveUsage, len(r.runs))
 	for i := range r.runs {
 		run := &r.runs[i]
-		now[run.Attempt] = liveUsage{run.Pool, run.Project, r.snap.Live[i].Job.Member, run.Segments()}
+		now[run.Attempt] = liveUsage{run.Pool, run.Project, r.snap.Live[i].Job.Member, r.segments[i]}
 	}
 	for id, was := range u.live {
 		if is, ok := now[id]; !ok || !slices.Equal(is.segments, was.segments) {
