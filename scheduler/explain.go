@@ -299,7 +299,7 @@ func StartSentence(s *Start, lookbackMs int64, names Names) string {
 	if !s.Funded {
 		return text + ". It runs unfunded: free, and any funded job may evict it."
 	}
-	return text + ". It is protected for " + ledger.FormatMillis(s.MinMs) + " from its start."
+	return text + ". The first " + ledger.FormatMillis(s.MinMs) + " of its run is protected."
 }
 
 // Span words a duration: "2 h 05 min", "30 s".

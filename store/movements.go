@@ -25,6 +25,7 @@ type Movement struct {
 	Credit  ledger.Amount
 	Overrun ledger.Amount
 	Balance ledger.Amount // Available afterwards, over all lots of the pool
+	Job     ledger.JobID  // whose attempt caused it; 0: none
 }
 
 // MovementQuery asks for one page of a project's movements.
@@ -121,6 +122,7 @@ func (page *MovementPage) load(ctx context.Context, tx *Tx, q MovementQuery, ids
 		return `coalesce(sum(m.delta) filter (where acc.kind = ` + decimal(int64(kind)) + `), 0)::bigint`
 	}
 	rows, err := tx.Query(ctx, sqlProjectAccounts+`select e.id, e.key, e.kind, e.at, e.actor_id, acc.pool_id,
+			coalesce((select a.job_id from attempts a where a.id = case split_part(e.key, ':', 2) when 'attempt' then split_part(e.key, ':', 3)::bigint end), 0),
 			`+sum(ledger.Available)+`, `+sum(ledger.Held)+`, `+sum(ledger.Spent)+`, `+sum(ledger.Expired)+`, `+sum(ledger.Credit)+`, `+sum(ledger.Overrun)+`
 		from entries e join transfers t on t.entry_id = e.id
 		cross join lateral (values (t.debit, -t.amount), (t.credit, t.amount)) m (account_id, delta)
@@ -134,7 +136,7 @@ func (page *MovementPage) load(ctx context.Context, tx *Tx, q MovementQuery, ids
 	}
 	var m Movement
 	_, err = pgx.ForEachRow(rows, []any{
-		&m.EntryID, &m.Key, &m.Kind, &m.At, &m.Actor, &m.Pool,
+		&m.EntryID, &m.Key, &m.Kind, &m.At, &m.Actor, &m.Pool, &m.Job,
 		&m.Change, &m.Held, &m.Spent, &m.Expired, &m.Credit, &m.Overrun,
 	}, func() error {
 		page.Closing[m.Pool] += m.Change

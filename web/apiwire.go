@@ -196,7 +196,7 @@ func wireStatement(st *store.Statement, pool store.Pool, q store.MovementQuery, 
 		out.Lots = append(out.Lots, lot)
 	}
 	for _, m := range page.Movements {
-		out.Lines = append(out.Lines, api.StatementLine{At: m.At.Time(), Kind: m.Kind, Amount: m.Change, Text: movementText(m), Key: m.Key})
+		out.Lines = append(out.Lines, api.StatementLine{At: m.At.Time(), Kind: m.Kind, Amount: m.Change, Job: m.Job, Text: movementText(m), Key: m.Key})
 	}
 	if page.Next != 0 {
 		out.Next = idText(ledger.JobID(page.Next))

@@ -42,7 +42,7 @@ func (s *server) jobAnswer(d *store.JobDetail) string {
 	state, _ := s.stateOf(&d.JobLine)
 	text := shapeOf(&d.JobLine) + " on " + d.PoolName + ", " + state + ". "
 	if d.Held > 0 {
-		return text + hours(d.Charged).Text + " GPU-h charged, " + hours(d.Held).Text + " GPU-h set aside."
+		return text + hours(d.Charged).Text + " GPU-h charged, " + hours(d.Running).Text + " running, " + hours(d.Held-d.Running).Text + " set aside."
 	}
 	return text + hours(d.Charged).Text + " GPU-h charged."
 }

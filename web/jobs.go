@@ -153,9 +153,7 @@ func joinRefusals(unreadable ledger.Refusals, err error) error {
 	out := unreadable
 	for _, f := range more {
 		shown := *f
-		if name := formField(f.Field); name != "" {
-			shown.Field = name
-		}
+		shown.Field = formField(f.Field)
 		if shown.Field == "" || !seen[shown.Field] {
 			out = append(out, &shown)
 		}
@@ -215,8 +213,15 @@ func (s *server) jobFormPage(r *http.Request, form view.Form) (templ.Component, 
 	if err != nil {
 		return nil, err
 	}
+	best := -1
 	for i := range usable {
 		m.Usable = append(m.Usable, s.usableRow(&usable[i]))
+		if best < 0 || usable[i].Amount > usable[best].Amount {
+			best = i
+		}
+	}
+	if best >= 0 && form.Value("project") == "" && form.Value("pool") == "" {
+		form.Values["project"], form.Values["pool"] = []string{usable[best].Path}, []string{usable[best].PoolName}
 	}
 	return view.JobFormPage(s.shell(r, "Submit a job", "jobs", homeAnswer(actor, usable)), m), nil
 }

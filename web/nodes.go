@@ -105,7 +105,8 @@ func (s *server) whenReal(at ledger.Instant) view.When {
 	if at == 0 {
 		return view.When{Text: "never"}
 	}
-	return view.When{Text: ledger.FormatMillis(max(0, s.store.Real().MillisSince(at))) + " ago", Exact: at.Time().In(s.zone).Format("2006-01-02 15:04:05 MST")}
+	ago := max(0, s.store.Real().MillisSince(at)) / 1000 * 1000
+	return view.When{Text: ledger.FormatMillis(ago) + " ago", Exact: at.Time().In(s.zone).Format("2006-01-02 15:04:05 MST")}
 }
 
 // nodeGrid draws nodes × devices.

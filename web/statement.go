@@ -164,7 +164,7 @@ func (s *server) addEntries(r *http.Request, m *view.Statement, g store.Group, a
 		return err
 	}
 	for _, mv := range page.Movements {
-		row := view.EntryRow{ID: mv.EntryID, At: s.when(mv.At), Kind: mv.Kind, Text: entryText(mv), URL: entryURL(mv.Key), Key: mv.Key,
+		row := view.EntryRow{ID: mv.EntryID, At: s.when(mv.At), Kind: mv.Kind, Text: entryText(mv), URL: entryURL(mv), Key: mv.Key,
 			Change: signed(mv.Change), Balance: hours(mv.Balance)}
 		if i := slices.IndexFunc(pools, func(p store.Pool) bool { return p.ID == mv.Pool }); i >= 0 {
 			row.Pool = pools[i].Name
@@ -232,8 +232,11 @@ func keyPart(key, word string) (string, bool) {
 }
 
 // entryURL leads to the cause that has a page of its own.
-func entryURL(key string) string {
-	if id, ok := keyPart(key, "request"); ok {
+func entryURL(mv store.Movement) string {
+	if mv.Job != 0 {
+		return view.JobURL(mv.Job)
+	}
+	if id, ok := keyPart(mv.Key, "request"); ok {
 		return view.RequestsURL + "/" + id
 	}
 	return ""

@@ -206,7 +206,7 @@ func rejectedNodes(r *scheduler.Reason) []view.WhyNodes {
 	var out []view.WhyNodes
 	for _, d := range words {
 		if n, err := strconv.Atoi(r.Fact(scheduler.FactRejected + d.dim)); err == nil && n > 0 {
-			out = append(out, view.WhyNodes{Dimension: d.word, Nodes: n})
+			out = append(out, view.WhyNodes{Dimension: d.word, Nodes: n, Text: "of " + r.Fact(scheduler.FactNodes) + " nodes"})
 		}
 	}
 	return out

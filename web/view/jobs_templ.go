@@ -508,7 +508,7 @@ func JobFormPage(s Shell, m JobForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = input(m.Form, field{Name: "name", Label: "Name", Help: "How lists call it; empty takes the command's first word."}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = input(m.Form, field{Name: "name", Label: "Name", Help: "How lists call it; empty is its number."}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
