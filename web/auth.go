@@ -102,7 +102,14 @@ func localPath(next string) string {
 	return next
 }
 
+// signIn offers the ways to sign in. The demonstration answers to several names
+// of this machine, but the provider sends people back to one: they start there,
+// or their cookie would be another's.
 func (s *server) signIn(w http.ResponseWriter, r *http.Request) error {
+	if public, err := url.Parse(s.cfg.PublicURL); s.cfg.Demo != "" && err == nil && r.Host != public.Host {
+		http.Redirect(w, r, s.cfg.PublicURL+r.URL.RequestURI(), http.StatusSeeOther)
+		return nil
+	}
 	return s.showSignIn(w, r, http.StatusOK, "")
 }
 

@@ -140,7 +140,7 @@ func TestForeignSitesCannotPost(t *testing.T) {
 func TestForeignHostsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	handler, err := New(Config{Store: s.store, PublicURL: "http://localhost:8080", Hosts: []string{"localhost:8080", "127.0.0.1:8080"}})
+	handler, err := New(Config{Store: s.store, PublicURL: "http://localhost:8080", Demo: "A demonstration.", Hosts: []string{"localhost:8080", "127.0.0.1:8080"}})
 	s.must(err)
 	for host, want := range map[string]int{"localhost:8080": 200, "127.0.0.1:8080": 200, "evil.test": 421, "localhost.evil.test:8080": 421} {
 		r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
@@ -150,6 +150,14 @@ func TestForeignHostsAreRefused(t *testing.T) {
 		if w.Code != want {
 			t.Errorf("host %s: %d, want %d", host, w.Code, want)
 		}
+	}
+	// Sign-in begins under the name that the provider sends people back to.
+	r := httptest.NewRequest(http.MethodGet, view.SignInURL+"?next=%2Ftree", nil)
+	r.Host = "127.0.0.1:8080"
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	if to := w.Header().Get("Location"); w.Code != 303 || to != "http://localhost:8080/sign-in?next=%2Ftree" {
+		t.Errorf("sign-in under another name: %d %s", w.Code, to)
 	}
 }
 
