@@ -188,7 +188,9 @@ func groupThousands(digits string) string {
 
 // ParseGPUHours reads what a person typed as GPU-hours: "60", "1,240.5",
 // "1 240.5", "0.016667". Thousands may be grouped by commas or spaces, in threes;
-// the decimal mark is a point; at most six decimals, rounded down to whole units.
+// the decimal mark is a point; up to six decimals are rounded down to whole units.
+// Seven are what Exact writes: they give the nearest unit, so that an amount
+// copied from a page or left in a form is read back as it was.
 // Amounts below low (in units: 0 forbids negatives, 1 forbids zero too) are
 // refused. field is the form field that a refusal belongs to.
 func ParseGPUHours(field, text string, low Amount) (Amount, *Refusal) {
@@ -209,19 +211,28 @@ func ParseGPUHours(field, text string, low Amount) (Amount, *Refusal) {
 		return 0, refuse(Invalid, "amount.unreadable", field,
 			"Write GPU-hours as a number such as 60 or 1,240.5: digits, commas between thousands, a point before decimals.", "text", clip(text, 40))
 	}
-	if len(frac) > 6 {
+	if len(frac) > 7 {
 		return 0, refuse(Invalid, "amount.decimals", field, "Use at most six decimals for GPU-hours.", "text", clip(text, 40))
 	}
-	micro, err := strconv.ParseInt(digits+frac+strings.Repeat("0", 6-len(frac)), 10, 64)
+	perHour := int64(1_000_000)
+	if len(frac) == 7 {
+		perHour *= 10
+	}
+	parts, err := strconv.ParseInt(digits+frac+strings.Repeat("0", max(0, 6-len(frac))), 10, 64)
 	if err != nil {
 		return 0, refuse(Invalid, "amount.too_large", field, "This amount is too large to count.", "text", clip(text, 40))
 	}
 	if negative {
-		micro = -micro
+		parts = -parts
 	}
-	a, err := Amount(micro).MulRatio(int64(GPUHour), 1_000_000)
+	a, err := Amount(parts).MulRatio(int64(GPUHour), perHour)
 	if err != nil {
 		return 0, refuse(Invalid, "amount.too_large", field, "This amount is too large to count.", "text", clip(text, 40))
+	}
+	// A seventh decimal stands for 9/25 of a unit; what was rounded down may be
+	// nearer to the unit above.
+	if rest := (parts%25*9%25 + 25) % 25; len(frac) == 7 && rest*2 > 25 {
+		a++
 	}
 	if a < low {
 		return 0, refuse(Invalid, "amount.too_small", field, tooSmall(low), "text", clip(text, 40))

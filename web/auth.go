@@ -175,6 +175,7 @@ func (s *server) signInCallback(w http.ResponseWriter, r *http.Request) error {
 		s.log.WarnContext(r.Context(), "sign-in failed", "request", visitOf(r.Context()).id, "cause", err)
 		return s.showSignIn(w, r, http.StatusForbidden, "The sign-in provider's answer could not be trusted. Start it again.")
 	}
+	id.Remote = remoteOf(r)
 	person, err := s.store.SignIn(r.Context(), id)
 	if err != nil {
 		return err

@@ -156,6 +156,10 @@ func TestSplitFormInPercentAndHours(t *testing.T) {
 		t.Errorf("a negative part: %d %q", wrong.status, wrong.all("refusals"))
 	}
 	manager.follow(share(manager, over, map[string]string{"mode": "hours", "share_" + idText(s.seg): "100"}))
+	unchanged := manager.open(view.GroupURL(s.vision))
+	manager.follow(share(manager, unchanged, map[string]string{"mode": "hours"}))
+	inPercent := manager.open(view.GroupURL(s.vision) + "?mode=percent")
+	manager.follow(share(manager, inPercent, nil))
 	s.as("pi here").open(view.GroupURL(s.seg)).want("answer", "Segmentation can use 100 GPU-h on h100.")
 	stale := share(manager, program, map[string]string{"mode": "hours", "share_" + idText(s.seg): "5"})
 	if stale.status != http.StatusConflict {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -242,17 +243,31 @@ func (s *server) splitForm(r *http.Request, g store.Group, period ledger.PeriodI
 		m.Pools = append(m.Pools, view.Option{Value: idText(p.Pool), Text: p.PoolName})
 	}
 	for _, p := range parts {
-		ppm := p.PPM
-		if ppm == 0 {
-			ppm = ratio(p.Amount, pot.Received)
-		}
-		row := view.SplitRow{ID: p.Child, Name: p.Title, Value: p.Amount.Exact(), Other: percent(ppm), Floor: hours(p.Floor)}
+		row := view.SplitRow{ID: p.Child, Name: p.Title, Value: partText(p, pot, m.Mode), Other: percent(partPPM(p, pot)), Floor: hours(p.Floor)}
 		if m.Mode == "percent" {
-			row.Value, row.Other = strings.TrimSuffix(percent(ppm), " %"), p.Amount.Hours()+" GPU-h"
+			row.Other = p.Amount.Hours() + " GPU-h"
 		}
 		m.Rows = append(m.Rows, row)
 	}
 	return m, nil
+}
+
+// partPPM is a part as it was given in percent, else what it comes to.
+func partPPM(p store.SplitPart, pot store.Pot) int64 {
+	if p.PPM > 0 {
+		return p.PPM
+	}
+	return ratio(p.Amount, pot.Received)
+}
+
+// partText is what a part's field holds, exact to the ppm or to the unit.
+func partText(p store.SplitPart, pot store.Pot, mode string) string {
+	if mode != "percent" {
+		return p.Amount.Exact()
+	}
+	ppm := partPPM(p, pot)
+	text := fmt.Sprintf("%d.%04d", ppm/10_000, ppm%10_000)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
 // splitMode is the mode that was typed, else the one the newest split was given in.
@@ -282,13 +297,23 @@ func (s *server) split(w http.ResponseWriter, r *http.Request) error {
 	return s.done(w, r, view.GroupURL(g.ID)+"?pool="+idText(in.Pool), "The pot of "+g.Title+" is split. It takes effect at once.")
 }
 
-// parseSplit reads every child's part; a field left empty gives nothing.
+// parseSplit reads every child's part; a field left empty gives nothing. A part
+// that was given in GPU-hours and stands unchanged among percentages is left as it
+// is: what it comes to in percent is rounded.
 func (s *server) parseSplit(r *http.Request, g store.Group) (store.SplitCommand, error) {
 	in := store.SplitCommand{Program: g.ID, Pool: ledger.PoolID(formID(r, "pool")), Period: ledger.PeriodID(formID(r, "period")), Version: formID(r, "version")}
 	var rs ledger.Refusals
 	children, err := s.store.Splits(r.Context(), g.ID, in.Pool, in.Period)
 	if err != nil {
 		return in, err
+	}
+	pots, err := s.store.Pots(r.Context(), g.ID, in.Period)
+	if err != nil {
+		return in, err
+	}
+	var pot store.Pot
+	if i := slices.IndexFunc(pots, func(p store.Pot) bool { return p.Pool == in.Pool }); i >= 0 {
+		pot = pots[i]
 	}
 	for _, c := range children {
 		field := "share_" + idText(c.Child)
@@ -299,6 +324,8 @@ func (s *server) parseSplit(r *http.Request, g store.Group) (store.SplitCommand,
 		var refusal *ledger.Refusal
 		if text := strings.TrimSpace(r.PostFormValue(field)); text == "" {
 			want.ByPPM = false
+		} else if want.ByPPM && c.PPM == 0 && text == partText(c, pot, "percent") {
+			continue
 		} else if want.ByPPM {
 			want.PPM, refusal = parsePercent(field, text)
 		} else {

@@ -2,7 +2,6 @@ package web
 
 import (
 	"net/http"
-	"slices"
 
 	"tranche/ledger"
 	"tranche/store"
@@ -19,7 +18,11 @@ func (s *server) home(w http.ResponseWriter, r *http.Request) error {
 	if len(actor.Grants) == 0 {
 		return s.done(w, r, view.JoinURL, "")
 	}
-	usable, err := s.store.UsableBy(r.Context(), s.myProjects(actor))
+	projects, err := s.myProjects(r)
+	if err != nil {
+		return err
+	}
+	usable, err := s.store.UsableBy(r.Context(), projects)
 	if err != nil {
 		return err
 	}
@@ -46,30 +49,37 @@ func (s *server) home(w http.ResponseWriter, r *http.Request) error {
 			m.Reviews = append(m.Reviews, row)
 		}
 	}
-	shell := s.shell(r, "Home", "home", homeAnswer(actor, usable))
+	shell := s.shell(r, "Home", "home", homeAnswer(actor, usable, len(m.Reviews)))
 	shell.Refresh = view.HomeURL
 	return s.show(w, r, view.HomePage(shell, m))
 }
 
-// myProjects are the groups where the actor may submit jobs; what is a program
-// among them has no lots and falls out.
-func (s *server) myProjects(actor ledger.Actor) []ledger.GroupID {
+// myProjects are the projects where the actor may submit jobs.
+func (s *server) myProjects(r *http.Request) ([]ledger.GroupID, error) {
+	groups, err := s.store.Groups(r.Context())
+	if err != nil {
+		return nil, err
+	}
 	ids := []ledger.GroupID{}
-	for _, g := range actor.Grants {
-		if actor.May(ledger.JobSubmit, g.Path, s.store.Now()) == nil && !slices.Contains(ids, g.Group) {
-			ids = append(ids, g.Group)
+	for _, g := range groups {
+		if g.Project && actorOf(r).May(ledger.JobSubmit, g.Path, s.store.Now()) == nil {
+			ids = append(ids, g.ID)
 		}
 	}
-	return ids
+	return ids, nil
 }
 
-// homeAnswer is about the project and pool with the most to use.
-func homeAnswer(actor ledger.Actor, usable []store.Usable) string {
+// homeAnswer is about the project and pool with the most to use; for those who
+// use nothing themselves, about what waits for them.
+func homeAnswer(actor ledger.Actor, usable []store.Usable, reviews int) string {
 	var best *store.Usable
 	for i := range usable {
 		if best == nil || usable[i].Amount > best.Amount {
 			best = &usable[i]
 		}
+	}
+	if best == nil && reviews > 0 {
+		return counted(reviews, "request waits", "requests wait") + " for your answer."
 	}
 	if best == nil || best.Amount == 0 {
 		return "You have no GPU-hours to use now, " + actor.Name + "."

@@ -223,7 +223,7 @@ func (s *server) jobFormPage(r *http.Request, form view.Form) (templ.Component, 
 	if best >= 0 && form.Value("project") == "" && form.Value("pool") == "" {
 		form.Values["project"], form.Values["pool"] = []string{usable[best].Path}, []string{usable[best].PoolName}
 	}
-	return view.JobFormPage(s.shell(r, "Submit a job", "jobs", homeAnswer(actor, usable)), m), nil
+	return view.JobFormPage(s.shell(r, "Submit a job", "jobs", homeAnswer(actor, usable, 0)), m), nil
 }
 
 // usableRow is what one project may use on one pool, beside the form.
