@@ -48,6 +48,7 @@ func (pc *poolCycle) unleave(i int32) { pc.move(i, Ending, pc.pi.rows[i].phase) 
 type eviction struct {
 	pc      *poolCycle
 	job     *Job
+	shape   int32
 	group   int32
 	debug   bool
 	need    int64   // milli-GPUs of the job
@@ -91,7 +92,7 @@ func (pc *poolCycle) nominate(e *entry, g int32, minMs int64) (*victims, string)
 func (pc *poolCycle) newEviction(e *entry, g int32, minMs int64) *eviction {
 	j := e.job
 	ev := &eviction{
-		pc: pc, job: j, group: g, need: j.Rate.MilliGPU, promise: pc.promise(j.Rate.MilliGPU, minMs),
+		pc: pc, job: j, shape: e.shape, group: g, need: j.Rate.MilliGPU, promise: pc.promise(j.Rate.MilliGPU, minMs),
 		debug:   minMs <= pc.p.DebugMinMs && max(1, j.Shape.Nodes)*j.Shape.GPUs <= pc.p.DebugGPUs,
 		removed: make([]GPUTime, len(pc.ix.t.groups)), can: make([]bool, len(pc.rooms)),
 	}
@@ -115,9 +116,6 @@ func (pc *poolCycle) seek(e *entry, g int32, minMs int64) (*victims, string) {
 	ev := pc.newEviction(e, g, minMs)
 	v := &victims{}
 	if !ev.enough() {
-		if !ev.gather() {
-			return nil, pc.looseCode()
-		}
 		if v = ev.choose(); v == nil {
 			return nil, WhyStanding
 		}
@@ -159,11 +157,13 @@ func (ev *eviction) lookAround(row int32) {
 	}
 }
 
-// gather lists who may be evicted for the job and says whether all of them
-// together would make room.
-func (ev *eviction) gather() bool {
+// gather lists who may be evicted for the job.
+func (ev *eviction) gather() {
 	lo := ev.pc.looseRows()
-	ev.all = ev.add(ev.all, lo.unfunded, V1)
+	ev.all = ev.add(make([]candidate, 0, len(lo.unfunded)), lo.unfunded, V1)
+	if !ev.pc.noLeave(ev.shape) {
+		return // the unfunded go first, and they are enough
+	}
 	for _, g := range lo.groups {
 		switch {
 		case g == ev.group:
@@ -174,19 +174,6 @@ func (ev *eviction) gather() bool {
 			}
 		}
 	}
-	if len(ev.all) == 0 {
-		return false
-	}
-	for _, c := range ev.all {
-		ev.pc.leave(c.row)
-		ev.lookAround(c.row)
-	}
-	enough := ev.enough()
-	for _, c := range ev.all {
-		ev.pc.unleave(c.row)
-		ev.lookAround(c.row)
-	}
-	return enough
 }
 
 // add appends the rows that a rule lets go for the job.
@@ -243,13 +230,13 @@ func (ev *eviction) under(f fork, less GPUTime) bool {
 // choose adds victims in the order of what they cost until the job fits, then
 // drops those that turned out needless, last first.
 func (ev *eviction) choose() *victims {
-	slices.SortFunc(ev.all, ev.before)
+	ev.gather()
+	for i := len(ev.all)/2 - 1; i >= 0; i-- {
+		ev.sink(i)
+	}
 	var chosen []candidate
-	for _, c := range ev.all {
-		if ev.enough() {
-			break
-		}
-		if ev.admit(&c) {
+	for !ev.enough() && len(ev.all) > 0 {
+		if c := ev.cheapest(); ev.admit(&c) {
 			chosen = append(chosen, c)
 			ev.pc.leave(c.row)
 			ev.lookAround(c.row)
@@ -276,15 +263,47 @@ func (ev *eviction) choose() *victims {
 	return ev.proposal(chosen)
 }
 
+// cheapest takes the first candidate out of the heap. Few are taken of many, so
+// they are never sorted as a whole.
+func (ev *eviction) cheapest() candidate {
+	top, last := ev.all[0], len(ev.all)-1
+	ev.all[0] = ev.all[last]
+	ev.all = ev.all[:last]
+	ev.sink(0)
+	return top
+}
+
+func (ev *eviction) sink(i int) {
+	for {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(ev.all); c++ {
+			if ev.before(&ev.all[c], &ev.all[least]) < 0 {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		ev.all[i], ev.all[least] = ev.all[least], ev.all[i]
+		i = least
+	}
+}
+
 // before is the order of victims: unfunded first, for debug jobs those that
 // leave sooner, most over-served, fewest jobs, least progress lost, youngest, id.
-func (ev *eviction) before(a, b candidate) int {
+func (ev *eviction) before(a, b *candidate) int {
 	x, y := ev.pc.pi.rows[a.row].live, ev.pc.pi.rows[b.row].live
 	order := cmp.Compare(rank(a.rule), rank(b.rule))
 	if ev.debug {
 		order = cmp.Or(order, cmp.Compare(a.grace, b.grace))
 	}
-	return cmp.Or(order, b.served.compare(a.served), cmp.Compare(b.gives, a.gives), cmp.Compare(a.lost, b.lost),
+	if order != 0 {
+		return order
+	}
+	if order = b.served.compare(a.served); order != 0 {
+		return order
+	}
+	return cmp.Or(cmp.Compare(b.gives, a.gives), cmp.Compare(a.lost, b.lost),
 		cmp.Compare(y.Started, x.Started), cmp.Compare(x.Job.ID, y.Job.ID), cmp.Compare(x.N, y.N))
 }
 
