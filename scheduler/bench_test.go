@@ -34,7 +34,9 @@ func fleetSnapshot(nodes, running, pending, projects int) *Snapshot {
 	for i := range pending {
 		s.Waiting = append(s.Waiting, jobOf(running+i+1, leaves[(i*7)%len(leaves)], 1+int64(i%3), int64(1+i%4)*15*aMinute))
 	}
-	slices.SortFunc(s.Waiting, func(a, b Job) int { return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.QueueSeq, b.QueueSeq)) })
+	slices.SortFunc(s.Waiting, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.QueueSeq, b.QueueSeq))
+	})
 	return s
 }
 

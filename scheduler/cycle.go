@@ -119,7 +119,7 @@ func (p *Plan) sort() {
 	slices.SortFunc(p.MoneyEnds, func(a, b MoneyEnd) int { return byRef(a.AttemptRef, b.AttemptRef) })
 	slices.SortFunc(p.Stops, func(a, b Stop) int { return byRef(a.AttemptRef, b.AttemptRef) })
 	slices.SortFunc(p.Promote, byRef)
-	slices.SortStableFunc(p.Reasons, func(a, b Reason) int { return cmp.Compare(a.Job, b.Job) })
+	slices.SortFunc(p.Reasons, func(a, b Reason) int { return cmp.Compare(a.Job, b.Job) })
 }
 
 // refill gives the eviction bucket what came in since it was last looked at.
@@ -180,6 +180,7 @@ type poolCycle struct {
 	fallen [][]entry // or-free jobs without funds, by group
 	rank   int
 	loose  *loose
+	freeAt [][]Instant
 	memo   memos
 	people []ratio // by person: funded usage and commitment over member share
 }

@@ -15,7 +15,6 @@ func (pc *poolCycle) roomAt(sh *Shape) Instant {
 		if pc.rooms[i].node.Health != Healthy || int64(len(at)) < sh.GPUs {
 			continue
 		}
-		slices.Sort(at)
 		if sh.GPUs == 0 {
 			nodes = append(nodes, pc.now)
 		} else {
@@ -33,8 +32,16 @@ func (pc *poolCycle) roomAt(sh *Shape) Instant {
 	return 0
 }
 
-// devicesFreeAt gives, by room, when each alive device is free of protection.
+// devicesFreeAt gives, by room and ascending, when each alive device is free of
+// protection. It is worked out once per cycle.
 func (pc *poolCycle) devicesFreeAt() [][]Instant {
+	if pc.freeAt == nil {
+		pc.freeAt = pc.foresee()
+	}
+	return pc.freeAt
+}
+
+func (pc *poolCycle) foresee() [][]Instant {
 	busy := make([]map[int32]Instant, len(pc.rooms))
 	hold := func(placed []Placed, until Instant) {
 		for k := range placed {
@@ -71,6 +78,7 @@ func (pc *poolCycle) devicesFreeAt() [][]Instant {
 				out[n] = append(out[n], max(pc.now, busy[n][d.Index]))
 			}
 		}
+		slices.Sort(out[n])
 	}
 	return out
 }
