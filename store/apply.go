@@ -19,7 +19,7 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 	var out scheduler.Applied
 	var told map[ledger.JobID]toldReason
 	err := w.leader.inLeaderTx(ctx, "apply", func(tx *Tx) error {
-		c := &carrying{plan: p, fences: map[ledger.AttemptID]bool{}}
+		c := &carrying{plan: p}
 		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
@@ -71,7 +71,6 @@ type carrying struct {
 	funds   map[purse]*ledger.Funds
 	nodes   map[ledger.NodeID]*standingNode
 	ids     []ledger.AttemptID // for new attempts, one per start
-	fences  map[ledger.AttemptID]bool
 	applied scheduler.Applied
 }
 
@@ -213,8 +212,10 @@ func (c *carrying) live(ref scheduler.AttemptRef) *life {
 
 // drop notes that an item no longer held.
 func (c *carrying) drop(job ledger.JobID, why string) {
-	c.applied.Dropped = append(c.applied.Dropped, scheduler.Reason{Job: job, Code: scheduler.WhyDropped,
-		Facts: []scheduler.Fact{{Name: "changed", Value: why}}})
+	c.applied.Dropped = append(c.applied.Dropped, scheduler.Reason{
+		Job: job, Code: scheduler.WhyDropped,
+		Facts: []scheduler.Fact{{Name: "changed", Value: why}},
+	})
 }
 
 // draw takes the pieces of a hold from the locked funds, or says that they no
@@ -329,6 +330,7 @@ func (c *carrying) signal(l *life, rule scheduler.Rule, event string, facts any,
 		return false
 	}
 	l.stopFacts, l.stopByJob = facts, by
+	l.noteClose() // what nothing had claimed is over at once
 	c.applied.Stopped++
 	return true
 }

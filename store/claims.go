@@ -162,8 +162,10 @@ type endDetail struct {
 // exceeds what the server itself saw by more than a real second is cut to it.
 func (s *Store) endEvent(e *End, l *life, i int, now ledger.Instant) scheduler.Event {
 	m := l.state.Run.Members[i]
-	ev := scheduler.Event{Kind: scheduler.EvFinished, At: now, Rank: e.Rank, ElapsedMs: s.businessMs(e.ElapsedUS), TermMs: s.businessMs(e.TermUS),
-		Exit: scheduler.Exit{Code: e.ExitCode, Signal: e.Signal, Stopped: e.Stopped || e.TermUS > 0}}
+	ev := scheduler.Event{
+		Kind: scheduler.EvFinished, At: now, Rank: e.Rank, ElapsedMs: s.businessMs(e.ElapsedUS), TermMs: s.businessMs(e.TermUS),
+		Exit: scheduler.Exit{Code: e.ExitCode, Signal: e.Signal, Stopped: e.Stopped || e.TermUS > 0},
+	}
 	if m.Claimed == 0 {
 		ev.ElapsedMs, ev.TermMs = 0, 0
 		return ev

@@ -120,8 +120,10 @@ func (k *twin) copyBooks(t testing.TB, w *sim.World, snap *scheduler.Snapshot) {
 		}
 	}
 	for _, p := range snap.Pools {
-		k.mustPost(t, ledger.Entry{Key: fmt.Sprintf("open:period:1:pool:%d", p.ID), Kind: "open", At: k.Now(), Period: 1,
-			Transfers: []ledger.Transfer{{Debit: ledger.SupplyAccount(p.ID, 1), Credit: ledger.PotAccount(1, p.ID, 1), Amount: supply[p.ID]}}})
+		k.mustPost(t, ledger.Entry{
+			Key: fmt.Sprintf("open:period:1:pool:%d", p.ID), Kind: "open", At: k.Now(), Period: 1,
+			Transfers: []ledger.Transfer{{Debit: ledger.SupplyAccount(p.ID, 1), Credit: ledger.PotAccount(1, p.ID, 1), Amount: supply[p.ID]}},
+		})
 	}
 	given := map[ledger.GroupID]ledger.Amount{}
 	for _, f := range snap.Funds {
@@ -129,8 +131,10 @@ func (k *twin) copyBooks(t testing.TB, w *sim.World, snap *scheduler.Snapshot) {
 			amount := awarded[l.ID]
 			k.db.Exec(t, `insert into lots (id, project_id, pool_id, period_id, program_id, first, last, amount, created_at) overriding system value
 				values ($1, $2, $3, 1, 1, $4, $5, $6, '2026-10-01')`, int64(l.ID), int64(l.Project), int64(l.Pool), l.First.Time(), l.Last.Time(), int64(amount))
-			k.mustPost(t, ledger.Entry{Key: fmt.Sprintf("award:request:%d", l.ID), Kind: "award", At: k.Now(), Period: 1,
-				Transfers: []ledger.Transfer{{Debit: ledger.PotAccount(1, l.Pool, 1), Credit: l.Account(ledger.Available), Amount: amount}}})
+			k.mustPost(t, ledger.Entry{
+				Key: fmt.Sprintf("award:request:%d", l.ID), Kind: "award", At: k.Now(), Period: 1,
+				Transfers: []ledger.Transfer{{Debit: ledger.PotAccount(1, l.Pool, 1), Credit: l.Account(ledger.Available), Amount: amount}},
+			})
 			for g := l.Project; g != 0; g = snap.Groups[g-1].Parent {
 				given[g] += amount
 			}
@@ -167,8 +171,10 @@ func (k *twin) follow(t testing.TB, e sim.Event, plans []*scheduler.Plan) {
 	case sim.Claimed:
 		_, err = k.Claim(t.Context(), k.part(t, e), "launcher")
 	case sim.Finished:
-		_, err = k.Ended(t.Context(), End{PartRef: k.part(t, e), ExitCode: e.Exit.Code, Signal: e.Exit.Signal, Stopped: e.Exit.Stopped,
-			ElapsedUS: e.ElapsedMs * 1000, TermUS: e.TermMs * 1000})
+		_, err = k.Ended(t.Context(), End{
+			PartRef: k.part(t, e), ExitCode: e.Exit.Code, Signal: e.Exit.Signal, Stopped: e.Exit.Stopped,
+			ElapsedUS: e.ElapsedMs * 1000, TermUS: e.TermMs * 1000,
+		})
 	case sim.NodeGone:
 		err = k.lose(t, e)
 	case sim.Cancelled, sim.Paused, sim.Resumed:
@@ -180,8 +186,10 @@ func (k *twin) follow(t testing.TB, e sim.Event, plans []*scheduler.Plan) {
 			return nil
 		})
 	case sim.Health:
-		words := map[scheduler.Health][2]string{scheduler.Healthy: {"healthy", ""}, scheduler.Draining: {"healthy", DrainSoft},
-			scheduler.Faulted: {"healthy", DrainHard}, scheduler.Lost: {"lost", ""}}[e.Health]
+		words := map[scheduler.Health][2]string{
+			scheduler.Healthy: {"healthy", ""}, scheduler.Draining: {"healthy", DrainSoft},
+			scheduler.Faulted: {"healthy", DrainHard}, scheduler.Lost: {"lost", ""},
+		}[e.Health]
 		k.db.Exec(t, `update nodes set health = $2, drain = $3 where id = $1`, int64(e.Node), words[0], words[1])
 	case sim.Cycled:
 		k.turn(t, e, plans)

@@ -108,8 +108,10 @@ func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission)
 			return nil, denied
 		}
 		if t.suspended {
-			refusals = append(refusals, &ledger.Refusal{Kind: ledger.Conflict, Code: "project.suspended", Field: "project",
-				Detail: "Project " + sub.Project + " is suspended and starts nothing new; ask its PI or manager."})
+			refusals = append(refusals, &ledger.Refusal{
+				Kind: ledger.Conflict, Code: "project.suspended", Field: "project",
+				Detail: "Project " + sub.Project + " is suspended and starts nothing new; ask its PI or manager.",
+			})
 		}
 	}
 	p := &t.pool
@@ -223,8 +225,10 @@ func (s *Store) StopJob(ctx context.Context, cmd Command, id ledger.JobID, why s
 			return refusal
 		}
 		if l.state.Job != scheduler.JobActive {
-			return &ledger.Refusal{Kind: ledger.Conflict, Code: "job.not_running",
-				Detail: fmt.Sprintf("Job %d does not run; there is nothing to stop.", id)}
+			return &ledger.Refusal{
+				Kind: ledger.Conflict, Code: "job.not_running",
+				Detail: fmt.Sprintf("Job %d does not run; there is nothing to stop.", id),
+			}
 		}
 		l.stopFacts = map[string]string{"why": why}
 		_, refusal := l.advance(scheduler.Event{Kind: scheduler.EvSignalled, At: tx.Now, Rule: scheduler.Operator}, "stopped", l.stopFacts)
@@ -252,8 +256,10 @@ func (s *Store) jobCommand(ctx context.Context, cmd Command, verb string, id led
 		type state struct {
 			State string `json:"state"`
 		}
-		return id, audit(ctx, tx, cmd, act{Verb: verb, Subject: fmt.Sprintf("job %d", id),
-			Before: state{before}, After: state{jobState(&l.state)}})
+		return id, audit(ctx, tx, cmd, act{
+			Verb: verb, Subject: fmt.Sprintf("job %d", id),
+			Before: state{before}, After: state{jobState(&l.state)},
+		})
 	})
 	return err
 }

@@ -286,3 +286,45 @@ func TestL11AReturningAttemptIsTakenBackUnlessANewerHasStarted(t *testing.T) {
 		t.Errorf("verify: %+v %v", r, err)
 	}
 }
+
+func TestAReportBeyondWhatTheServerSawIsCutAndFlagged(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	a := k.project(t, "a", 100)
+	job := k.submit(t, "a", 1, 8, 2*anHour)
+	k.cycle(t)
+	k.claimAll(t)
+	k.pass(time.Hour)
+	k.end(t, job, 90*time.Minute, 0, false)
+	k.wantBalance(t, a, "92", "0", "8")
+	var flagged string
+	if err := k.pool.QueryRow(t.Context(), `select flagged from placements`).Scan(&flagged); err != nil || flagged == "" {
+		t.Errorf("flagged %q (%v)", flagged, err)
+	}
+	within := k.submit(t, "a", 1, 8, 2*anHour)
+	k.cycle(t)
+	k.claimAll(t)
+	k.pass(time.Hour)
+	k.end(t, within, time.Hour+time.Second, 0, false) // a second more is believed
+	k.wantBalance(t, a, "83.9977778", "0", "16.0022222")
+}
+
+func TestAnOperatorsStopIsCreditedAndTheJobWaitsAgain(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	a := k.project(t, "a", 100)
+	job := k.submit(t, "a", 1, 8, 2*anHour)
+	k.cycle(t)
+	k.claimAll(t)
+	k.pass(30 * time.Minute)
+	if err := k.StopJob(t.Context(), k.command(), job, "the cooling fails"); err != nil {
+		t.Fatal(err)
+	}
+	k.pass(time.Minute)
+	k.end(t, job, 31*time.Minute, 143, true)
+	k.want(t, job, "pending preempted")
+	k.wantBalance(t, a, "100", "0", "4")
+	if credit := k.balance(t, a, ledger.Credit); credit != "-4" {
+		t.Errorf("credited %s, want -4", credit)
+	}
+}

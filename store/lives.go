@@ -63,9 +63,11 @@ const jobColumns = `j.id, j.project_id, j.pool_id, j.member_id, j.queue_seq, j.s
 // jobFields are where jobColumns go.
 func jobFields(j *scheduler.Job) []any {
 	c, s := &j.Contract, &j.Shape
-	return []any{&j.ID, &j.Project, &j.Pool, &j.Member, &j.QueueSeq, &j.Submitted, &j.Attempts, &j.Charged,
+	return []any{
+		&j.ID, &j.Project, &j.Pool, &j.Member, &j.QueueSeq, &j.Submitted, &j.Attempts, &j.Charged,
 		&s.Nodes, &s.GPUs, &s.GPUMilli, &s.CPUMilli, &s.RAMMiB, &j.Rate.MilliGPU, &j.Rate.PPM,
-		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency}
+		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency,
+	}
 }
 
 // attemptColumns are what scheduler.Run consists of, of "attempts a".
@@ -76,10 +78,12 @@ const attemptColumns = `a.id, a.job_id, a.n, a.project_id, a.pool_id, a.fence, a
 
 // attemptFields are where attemptColumns go.
 func attemptFields(r *scheduler.Run, fence *int64, phase *string, recorded *ledger.Instant) []any {
-	return []any{&r.Attempt, &r.Job, &r.N, &r.Project, &r.Pool, fence, phase, &r.Funded, &r.Rate.MilliGPU, &r.MilliGPU,
+	return []any{
+		&r.Attempt, &r.Job, &r.N, &r.Project, &r.Pool, fence, phase, &r.Funded, &r.Rate.MilliGPU, &r.MilliGPU,
 		&r.Rate.PPM, &r.MinMs, &r.Since, &r.Leased, &r.Started, &r.ProtectedUntil, &r.FundedMs, &r.HoldUntilMs, &r.ChargedMs,
 		&r.ProvenMs, &r.Prior, &r.Charged, &r.Credited, &r.CreditFromMs, &r.CreditToMs, &r.Signalled, &r.Rule, &r.StopMs,
-		&r.Checkpoint, &r.Ended, &r.Cause, recorded}
+		&r.Checkpoint, &r.Ended, &r.Cause, recorded,
+	}
 }
 
 // memberColumns are one part of an attempt, of "placements p".
@@ -96,14 +100,18 @@ type memberRow struct {
 
 func (m *memberRow) fields() []any {
 	p, b := &m.placed, &m.member
-	return []any{&m.attempt, &p.Rank, &p.Node, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB,
-		&m.part.launcher, &b.Claimed, &m.part.seenMs, &b.ElapsedMs, &b.TermMs, &b.Ended, &b.Exit.Code, &b.Exit.Signal, &b.Exit.Stopped, &b.Exit.Lost, &m.part.returns}
+	return []any{
+		&m.attempt, &p.Rank, &p.Node, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB,
+		&m.part.launcher, &b.Claimed, &m.part.seenMs, &b.ElapsedMs, &b.TermMs, &b.Ended, &b.Exit.Code, &b.Exit.Signal, &b.Exit.Stopped, &b.Exit.Lost, &m.part.returns,
+	}
 }
 
 // phases maps the database's words; a closed attempt has none.
 func phases() map[string]scheduler.Phase {
-	return map[string]scheduler.Phase{"nominated": scheduler.Nominated, "starting": scheduler.Starting,
-		"running": scheduler.Running, "ending": scheduler.Ending, "closed": 0}
+	return map[string]scheduler.Phase{
+		"nominated": scheduler.Nominated, "starting": scheduler.Starting,
+		"running": scheduler.Running, "ending": scheduler.Ending, "closed": 0,
+	}
 }
 
 func phaseWord(p scheduler.Phase) string {

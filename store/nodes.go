@@ -50,8 +50,10 @@ func (s *Store) CreateEnrolToken(ctx context.Context, cmd Command, in EnrolToken
 		if err != nil {
 			return 0, err
 		}
-		return id, audit(ctx, tx, cmd, act{Verb: "node.enrol_token", Subject: subjectOf("enrol token", id),
-			After: map[string]any{"pool": in.Pool, "hours": in.Hours, "uses": in.Uses}})
+		return id, audit(ctx, tx, cmd, act{
+			Verb: "node.enrol_token", Subject: subjectOf("enrol token", id),
+			After: map[string]any{"pool": in.Pool, "hours": in.Hours, "uses": in.Uses},
+		})
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,6 +52,7 @@ func (w *World) queueReasons(batch *pgx.Batch, p *scheduler.Plan, dropped []sche
 			told[r.Job] = is
 		}
 	}
+	w.queueForgotten(batch, told)
 	if len(jobs) > 0 {
 		// A dropped item's reason comes after the plan's own; the last one counts.
 		batch.Queue(`insert into job_reasons (job_id, reason, at)
@@ -59,6 +61,25 @@ func (w *World) queueReasons(batch *pgx.Batch, p *scheduler.Plan, dropped []sche
 			on conflict (job_id) do update set reason = excluded.reason, at = excluded.at`, jobs, texts, p.Now)
 	}
 	return told, nil
+}
+
+// queueForgotten removes the reasons of jobs that no longer wait; a new leader
+// does not know which those are and looks at all.
+func (w *World) queueForgotten(batch *pgx.Batch, told map[ledger.JobID]toldReason) {
+	if len(w.told) == 0 {
+		batch.Queue(`delete from job_reasons r where not exists (select from jobs j where j.id = r.job_id and j.state = 'pending')`)
+		return
+	}
+	var gone []ledger.JobID
+	for job := range w.told {
+		if _, waits := told[job]; !waits {
+			gone = append(gone, job)
+		}
+	}
+	if len(gone) > 0 {
+		slices.Sort(gone)
+		batch.Queue(`delete from job_reasons where job_id = any($1)`, gone)
+	}
 }
 
 // sumOf tells reasons apart without their standings, which move with the clock.

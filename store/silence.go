@@ -152,8 +152,10 @@ func (l *life) loseOn(nodes []ledger.NodeID, funds *ledger.Funds, now ledger.Ins
 		}
 		l.parts[i].detail = "The node fell silent; the attempt ends at its last heartbeat."
 		l.parts[i].returns = len(l.parts) == 1 && l.state.Run.Phase == scheduler.Running
-		ev := scheduler.Event{Kind: scheduler.EvLost, At: now, Rank: l.placed[i].Rank, ElapsedMs: l.parts[i].seenMs, Rule: scheduler.Replan,
-			Funds: funds, HoldStepMs: stepMs}
+		ev := scheduler.Event{
+			Kind: scheduler.EvLost, At: now, Rank: l.placed[i].Rank, ElapsedMs: l.parts[i].seenMs, Rule: scheduler.Replan,
+			Funds: funds, HoldStepMs: stepMs,
+		}
 		if _, refusal := l.advance(ev, "lost", map[string]any{"rank": l.placed[i].Rank, "elapsed_ms": l.parts[i].seenMs}); refusal != nil {
 			return refusal
 		}

@@ -40,8 +40,10 @@ func newSite(t testing.TB, nodes int) *site {
 	}
 	k.actor = actor
 	pot := ledger.PotAccount(1, 1, 1)
-	k.mustPost(t, ledger.Entry{Key: "open:period:1:pool:1", Kind: "open", At: s.Now(), Period: 1,
-		Transfers: []ledger.Transfer{{Debit: ledger.SupplyAccount(1, 1), Credit: pot, Amount: 100_000 * ledger.GPUHour}}})
+	k.mustPost(t, ledger.Entry{
+		Key: "open:period:1:pool:1", Kind: "open", At: s.Now(), Period: 1,
+		Transfers: []ledger.Transfer{{Debit: ledger.SupplyAccount(1, 1), Credit: pot, Amount: 100_000 * ledger.GPUHour}},
+	})
 	k.enrol(t, nodes)
 	leader, err := s.Campaign(t.Context(), "test")
 	if err != nil {
@@ -107,8 +109,10 @@ func (k *site) lot(t testing.TB, project ledger.GroupID, hours int64, first, las
 		Scan(&l.ID, &l.First, &l.Last); err != nil {
 		t.Fatal(err)
 	}
-	k.mustPost(t, ledger.Entry{Key: fmt.Sprint("award:lot:", l.ID), Kind: "award", At: k.Now(), Period: 1,
-		Transfers: []ledger.Transfer{{Debit: ledger.PotAccount(1, 1, 1), Credit: l.Account(ledger.Available), Amount: amount}}})
+	k.mustPost(t, ledger.Entry{
+		Key: fmt.Sprint("award:lot:", l.ID), Kind: "award", At: k.Now(), Period: 1,
+		Transfers: []ledger.Transfer{{Debit: ledger.PotAccount(1, 1, 1), Credit: l.Account(ledger.Available), Amount: amount}},
+	})
 	return l
 }
 

@@ -130,8 +130,10 @@ func (sub *Submission) checkShape(f *formCheck, t *target, j *scheduler.Job) boo
 	if len(f.refusals) > before {
 		return false
 	}
-	shape := ledger.Shape{Nodes: nodes, GPUs: sub.GPUs, GPUMilli: milli, CPUMilli: sub.CPUMilli, RAMMiB: sub.RAMMiB,
-		NodeGPUs: t.pool.gpus, NodeCPUMilli: t.pool.cpuMilli, NodeRAMMiB: t.pool.ramMiB}
+	shape := ledger.Shape{
+		Nodes: nodes, GPUs: sub.GPUs, GPUMilli: milli, CPUMilli: sub.CPUMilli, RAMMiB: sub.RAMMiB,
+		NodeGPUs: t.pool.gpus, NodeCPUMilli: t.pool.cpuMilli, NodeRAMMiB: t.pool.ramMiB,
+	}
 	if shape.CPUMilli == 0 {
 		shape.CPUMilli = max(1, ledger.DefaultCPU(shape))
 	}
@@ -196,8 +198,10 @@ func (sub *Submission) checkContract(f *formCheck, t *target, j *scheduler.Job) 
 	f.want(maxMs >= max(leastMaximumMs, minMs) && maxMs <= mostMaximumMs, "max_runtime_ms", "job.maximum",
 		"The maximum runtime is at least the protected time and 1 min, at most "+ledger.FormatMillis(mostMaximumMs)+".")
 	f.want(sub.MaxCharge >= 0, "max_charge_units", "job.max_charge", "A limit on the charge is above 0.")
-	*c = scheduler.Contract{MinMs: minMs, GraceMs: grace, MaxMs: maxMs, Resumable: sub.Resumable == nil || *sub.Resumable,
-		StopOnMoney: sub.StopOnMoney, OrFree: sub.OrFree, MaxCharge: sub.MaxCharge}
+	*c = scheduler.Contract{
+		MinMs: minMs, GraceMs: grace, MaxMs: maxMs, Resumable: sub.Resumable == nil || *sub.Resumable,
+		StopOnMoney: sub.StopOnMoney, OrFree: sub.OrFree, MaxCharge: sub.MaxCharge,
+	}
 	if j.Rate.MilliGPU > 0 && sub.MaxCharge > 0 {
 		needed := j.Rate.Cum(minMs)
 		f.want(needed <= sub.MaxCharge, "max_charge_units", "job.max_charge",

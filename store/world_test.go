@@ -343,3 +343,80 @@ func TestOutputKeepsHeadAndTail(t *testing.T) {
 		t.Error("a stranger read the output")
 	}
 }
+
+func TestL8AHoldIsBoundedByTheProgramAbove(t *testing.T) {
+	t.Parallel()
+	k := newBooks(t, 1_600_000)
+	k.must(t, k.award("a", k.lotA, 80*hour), k.award("b", k.lotB, 80*hour))
+	k.must(t, k.hold("a:1", k.lotA, 70*hour))
+	err := k.inTx(t.Context(), "draw", func(tx *Tx) error {
+		wanted := []purse{{k.a, 1}, {k.b, 1}}
+		funds, err := lockFunds(t.Context(), tx, wanted)
+		if err != nil {
+			return err
+		}
+		c := &carrying{funds: funds}
+		if c.draw(wanted[1], []ledger.Piece{{Lot: k.lotB.ID, Amount: 40 * hour}}) {
+			t.Error("40 of the program's 30 were drawn")
+		}
+		if !c.draw(wanted[1], []ledger.Piece{{Lot: k.lotB.ID, Amount: 20 * hour}}) {
+			t.Error("20 of the program's 30 were refused")
+		}
+		if c.draw(wanted[0], []ledger.Piece{{Lot: k.lotA.ID, Amount: 10*hour + 1}}) {
+			t.Error("a second draw below the same program did not see the first")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReasonsLeaveWithTheirJobs(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	k.project(t, "a", 100)
+	first, second := k.submit(t, "a", 1, 8, anHour), k.submit(t, "a", 1, 8, anHour)
+	count := func() (n int) {
+		if err := k.pool.QueryRow(t.Context(), `select count(*) from job_reasons`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	k.cycle(t)
+	if n := count(); n != 1 {
+		t.Errorf("%d reasons while one job waits", n)
+	}
+	for _, job := range []ledger.JobID{first, second} {
+		if err := k.CancelJob(t.Context(), k.command(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.cycle(t)
+	if n := count(); n != 0 {
+		t.Errorf("%d reasons while nobody waits", n)
+	}
+}
+
+// Beats that arrive while others are written share the next transaction; every
+// sender hears of its own.
+func TestManyNodesBeatAtOnce(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 16)
+	var wait sync.WaitGroup
+	for _, n := range k.nodes {
+		for range 4 {
+			wait.Go(func() {
+				if err := k.Heartbeat(t.Context(), Beat{Node: n, BootID: "b", Devices: []DeviceUse{{Index: 0, UtilPct: 50, HBMUsedMiB: 7, OK: true}, {Index: 1}}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wait.Wait()
+	var nodes, busy, dead int
+	if err := k.pool.QueryRow(t.Context(), `select (select count(*) from node_telemetry), count(*) filter (where util_pct = 50), count(*) filter (where dead)
+		from devices`).Scan(&nodes, &busy, &dead); err != nil || nodes != 16 || busy != 16 || dead != 16 {
+		t.Errorf("%d telemetry rows, %d busy and %d dead devices; want 16 each (%v)", nodes, busy, dead, err)
+	}
+}

@@ -104,8 +104,10 @@ func (s *server) agentEnrol(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := in.Capacities
-	enrol := store.EnrolInput{Token: in.Token, Secret: newSecret("tn_"), Name: in.Name, Pool: in.Pool, Topology: c.Topology, BootID: in.BootID,
-		Version: in.Version, CPUMilli: c.CPUMilli, RAMMiB: c.RAMMiB, NetMbps: c.NetMbps, StoMbps: c.StoMbps, IOCMilli: c.IOCMilli}
+	enrol := store.EnrolInput{
+		Token: in.Token, Secret: newSecret("tn_"), Name: in.Name, Pool: in.Pool, Topology: c.Topology, BootID: in.BootID,
+		Version: in.Version, CPUMilli: c.CPUMilli, RAMMiB: c.RAMMiB, NetMbps: c.NetMbps, StoMbps: c.StoMbps, IOCMilli: c.IOCMilli,
+	}
 	for _, d := range c.Devices {
 		enrol.Devices = append(enrol.Devices, store.DeviceInput{Index: int32(d.Index), UUID: d.UUID, Model: d.Model, HBMMiB: d.HBMMiB})
 	}
@@ -156,9 +158,11 @@ func (s *server) desired(d store.Desired) api.Desired {
 		}
 		out.Attempts = append(out.Attempts, api.Order{
 			Attempt: o.Attempt, Fence: o.Fence, Rank: int(o.Rank), Action: action, GraceMS: o.GraceMs, StopKind: stopKind(o.Rule),
-			Spec: api.Spec{Job: o.Job, Project: o.Project, User: o.User, Command: o.Command, WorkDir: o.WorkDir, Env: o.Env, Output: o.OutputPath,
+			Spec: api.Spec{
+				Job: o.Job, Project: o.Project, User: o.User, Command: o.Command, WorkDir: o.WorkDir, Env: o.Env, Output: o.OutputPath,
 				Devices: devices, CPUMilli: o.Placed.CPUMilli, RAMMiB: o.Placed.RAMMiB, GPUMilli: o.Placed.GPUMilli,
-				Checkpoint: o.Checkpoint, Resume: o.Resume, Nodes: o.Nodes},
+				Checkpoint: o.Checkpoint, Resume: o.Resume, Nodes: o.Nodes,
+			},
 		})
 	}
 	return out

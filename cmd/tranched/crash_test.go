@@ -177,8 +177,10 @@ func (c *crash) submit(t *testing.T) ledger.JobID {
 			t.Fatal(err)
 		}
 		out := filepath.Join(c.dir, "out")
-		job, err := c.store.SubmitJob(t.Context(), store.Command{Actor: actor, Key: "job"}, store.Submission{Preset: "debug", Project: "/helios/vision/wildlife",
-			Pool: "a100", GPUs: 1, Command: fmt.Sprintf("date +%%s%%N > %[1]s/b; mv %[1]s/b %[1]s/began; sleep 4; date +%%s%%N > %[1]s/o; mv %[1]s/o %[1]s/over; exit 7", out)})
+		job, err := c.store.SubmitJob(t.Context(), store.Command{Actor: actor, Key: "job"}, store.Submission{
+			Preset: "debug", Project: "/helios/vision/wildlife",
+			Pool: "a100", GPUs: 1, Command: fmt.Sprintf("date +%%s%%N > %[1]s/b; mv %[1]s/b %[1]s/began; sleep 4; date +%%s%%N > %[1]s/o; mv %[1]s/o %[1]s/over; exit 7", out),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
