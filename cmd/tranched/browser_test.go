@@ -26,7 +26,8 @@ var shots = flag.String("shots", "", "folder for screenshots of every page")
 // demoSite is the demo as people get it, without its example jobs.
 type demoSite struct {
 	*demo
-	box *sandbox
+	box    *sandbox
+	seeded *seeding
 }
 
 // startDemo runs the demo's own wiring in this process. Business time runs 600
@@ -77,7 +78,7 @@ func startDemo(t *testing.T) *demoSite {
 	if err := box.join(context.WithoutCancel(ctx), operator, seedNodes()); err != nil {
 		t.Fatal(err)
 	}
-	return &demoSite{demo: d, box: box}
+	return &demoSite{demo: d, box: box, seeded: seeded}
 }
 
 // findChromium skips the test on a machine without a browser, unless it is CI's.
@@ -241,6 +242,9 @@ func TestBrowser(t *testing.T) {
 	browser := startBrowser(t)
 	site := startDemo(t)
 	t.Run("flow", func(t *testing.T) { testFlow(t, browser, site) })
+	t.Run("no script", func(t *testing.T) { testNoScript(t, browser, site) })
+	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, browser, site) })
+	t.Run("pictures", func(t *testing.T) { testShots(t, browser, site) })
 	t.Run("foreign host", func(t *testing.T) { testForeignHost(t, site) })
 }
 

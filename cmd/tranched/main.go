@@ -22,6 +22,7 @@ type commands struct {
 	Demo    demoCommand    `cmd:"" help:"Show everything on this machine: own PostgreSQL, example institute, simulated nodes that run real processes."`
 	Serve   serveCommand   `cmd:"" help:"Run the server on a migrated database."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database up to this program's schema, as its owner."`
+	Setup   setupCommand   `cmd:"" help:"Make a new site usable: schema, root, first administrator, and if asked a first pool. May run at every start."`
 	Verify  verifyCommand  `cmd:"" help:"Recompute the books from their entries; exit 1 names what differs."`
 	Doctor  doctorCommand  `cmd:"" help:"Check configuration, database, sign-in provider and clock, and say what to do."`
 

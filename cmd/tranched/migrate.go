@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"tranche/store"
@@ -15,8 +14,8 @@ type migrateCommand struct {
 }
 
 func (c *migrateCommand) Run(ctx context.Context, t terminal) error {
-	if c.AdminURL == "" {
-		return errors.New("TRANCHE_ADMIN_URL is missing: migrations run as the database's owner, the server does not")
+	if err := ownerURL(c.AdminURL); err != nil {
+		return err
 	}
 	if err := store.Migrate(ctx, c.AdminURL, store.MigrateOptions{AppPassword: c.Password}); err != nil {
 		return err
