@@ -148,9 +148,11 @@ func (s *Store) SplitPot(ctx context.Context, cmd Command, in SplitCommand) (int
 		if err := ensureSplitLots(ctx, tx, in, period, children, parts); err != nil {
 			return 0, err
 		}
-		entry, amounts, rs := ledger.Split(ledger.SplitInput{Program: program.ID, Path: program.Path, Pool: in.Pool, Period: in.Period,
+		entry, amounts, rs := ledger.Split(ledger.SplitInput{
+			Program: program.ID, Path: program.Path, Pool: in.Pool, Period: in.Period,
 			Received: pot.Received, Balance: pot.Balance, FactorPPM: program.OvercommitPPM, Children: children,
-			Version: in.Version, Latest: pot.Version, Actor: cmd.Actor, Now: tx.Now})
+			Version: in.Version, Latest: pot.Version, Actor: cmd.Actor, Now: tx.Now,
+		})
 		if len(rs) > 0 {
 			return 0, rs
 		}
@@ -189,8 +191,10 @@ func splitChildren(in SplitCommand, parts []SplitPart) ([]ledger.SplitChild, led
 			continue
 		}
 		p := parts[i]
-		c := ledger.SplitChild{Group: p.Child, Path: p.Path, Account: ledger.PotAccount(p.Child, in.Pool, in.Period),
-			Now: p.Amount, Balance: p.balance, ByPPM: w.ByPPM, PPM: w.PPM, Want: w.Amount}
+		c := ledger.SplitChild{
+			Group: p.Child, Path: p.Path, Account: ledger.PotAccount(p.Child, in.Pool, in.Period),
+			Now: p.Amount, Balance: p.balance, ByPPM: w.ByPPM, PPM: w.PPM, Want: w.Amount,
+		}
 		if p.Project {
 			c.Account = splitLot(in, p.Child, p.lot).Account(ledger.Available)
 		}
@@ -252,8 +256,10 @@ func writeSplit(ctx context.Context, tx *Tx, cmd Command, in SplitCommand, versi
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
-	return audit(ctx, tx, cmd, act{Verb: "split.write", Subject: subjectOf("group", in.Program), Before: before,
-		After: map[string]any{"pool": in.Pool, "period": in.Period, "version": version, "gpu_hours": after}})
+	return audit(ctx, tx, cmd, act{
+		Verb: "split.write", Subject: subjectOf("group", in.Program), Before: before,
+		After: map[string]any{"pool": in.Pool, "period": in.Period, "version": version, "gpu_hours": after},
+	})
 }
 
 // SetOvercommit lets a program hand out more than it received: factorPPM of it.

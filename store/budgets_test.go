@@ -135,8 +135,10 @@ func TestSplitToAProjectOneLeadsNeedsASecondPerson(t *testing.T) {
 func TestPeriodsNeitherOverlapNorComeTwice(t *testing.T) {
 	t.Parallel()
 	k := newInstitute(t)
-	in := PeriodInput{Name: "2027-Q1", First: instant("2026-12-31"), Last: instant("2027-04-01"), Zone: "Europe/Berlin",
-		Supplies: []SupplyInput{{Pool: k.h100, Devices: 8, AvailabilityPPM: 950_000}}}
+	in := PeriodInput{
+		Name: "2027-Q1", First: instant("2026-12-31"), Last: instant("2027-04-01"), Zone: "Europe/Berlin",
+		Supplies: []SupplyInput{{Pool: k.h100, Devices: 8, AvailabilityPPM: 950_000}},
+	}
 	_, err := k.OpenPeriod(t.Context(), k.as(t, k.ada), in)
 	refused(t, err, ledger.Conflict)
 	in.First = instant("2027-01-01")

@@ -110,8 +110,10 @@ func (s *Store) CreateGroup(ctx context.Context, cmd Command, in GroupInput) (le
 		if err != nil {
 			return 0, err
 		}
-		return g.ID, audit(ctx, tx, cmd, act{Verb: "group.create", Subject: subjectOf("group", g.ID),
-			After: map[string]any{"path": g.Path, "title": g.Title, "project": in.Project, "cost_centre": in.CostCentre}})
+		return g.ID, audit(ctx, tx, cmd, act{
+			Verb: "group.create", Subject: subjectOf("group", g.ID),
+			After: map[string]any{"path": g.Path, "title": g.Title, "project": in.Project, "cost_centre": in.CostCentre},
+		})
 	})
 }
 
@@ -144,8 +146,10 @@ func insertGroup(ctx context.Context, tx *Tx, parent Group, in GroupInput) (Grou
 	if in.Project {
 		kind = "project"
 	}
-	g := Group{Parent: parent.ID, Project: in.Project, Slug: in.Slug, Title: in.Title, Path: parent.Path + "/" + in.Slug,
-		CostCentre: in.CostCentre, OvercommitPPM: 1_000_000, CreatedAt: tx.Now}
+	g := Group{
+		Parent: parent.ID, Project: in.Project, Slug: in.Slug, Title: in.Title, Path: parent.Path + "/" + in.Slug,
+		CostCentre: in.CostCentre, OvercommitPPM: 1_000_000, CreatedAt: tx.Now,
+	}
 	err := tx.QueryRow(ctx, `insert into groups (parent_id, kind, slug, title, path, cost_centre, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7) returning id`, g.Parent, kind, g.Slug, g.Title, g.Path, g.CostCentre, tx.Now).Scan(&g.ID)
 	return g, err
@@ -237,8 +241,10 @@ func (s *Store) changeGroup(ctx context.Context, cmd Command, verb string, id le
 		if err != nil {
 			return false, err
 		}
-		return true, audit(ctx, tx, cmd, act{Verb: "group." + verb, Subject: subjectOf("group", id),
-			Before: map[string]any{"title": g.Title, "cost_centre": g.CostCentre, "overcommit_ppm": g.OvercommitPPM, "suspended_at": g.SuspendedAt}, After: after})
+		return true, audit(ctx, tx, cmd, act{
+			Verb: "group." + verb, Subject: subjectOf("group", id),
+			Before: map[string]any{"title": g.Title, "cost_centre": g.CostCentre, "overcommit_ppm": g.OvercommitPPM, "suspended_at": g.SuspendedAt}, After: after,
+		})
 	})
 	return err
 }

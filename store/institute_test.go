@@ -42,8 +42,10 @@ func newInstitute(t testing.TB) *institute {
 	k.grant(t, k.mary, ledger.PI, k.track)
 	k.h100, err = s.CreatePool(t.Context(), k.as(t, k.ada), Pool{Name: "h100", GPUModel: "H100", RatePPM: 1_000_000, NodeGPUs: 8, NodeCPUMilli: 64_000, NodeRAMMiB: 512_000})
 	k.must(t, err)
-	k.q4, err = s.OpenPeriod(t.Context(), k.as(t, k.ada), PeriodInput{Name: "2026-Q4", First: instant("2026-10-01"), Last: instant("2027-01-01"), Zone: "UTC",
-		Supplies: []SupplyInput{{Pool: k.h100, Devices: 8, AvailabilityPPM: 950_000, Amount: 1000 * hour}}})
+	k.q4, err = s.OpenPeriod(t.Context(), k.as(t, k.ada), PeriodInput{
+		Name: "2026-Q4", First: instant("2026-10-01"), Last: instant("2027-01-01"), Zone: "UTC",
+		Supplies: []SupplyInput{{Pool: k.h100, Devices: 8, AvailabilityPPM: 950_000, Amount: 1000 * hour}},
+	})
 	k.must(t, err)
 	return k
 }
@@ -110,8 +112,10 @@ func (k *institute) pot(t testing.TB, program ledger.GroupID) Pot {
 // ask submits a request of a PI and gives its id.
 func (k *institute) ask(t testing.TB, by ledger.PersonID, project ledger.GroupID, amount ledger.Amount) ledger.RequestID {
 	t.Helper()
-	id, err := k.SaveRequest(t.Context(), k.as(t, by), RequestInput{Project: project, Period: k.q4, Purpose: "train", Outcome: "a model", Submit: true,
-		Lines: []ledger.RequestLine{{Pool: k.h100, Asked: amount}}})
+	id, err := k.SaveRequest(t.Context(), k.as(t, by), RequestInput{
+		Project: project, Period: k.q4, Purpose: "train", Outcome: "a model", Submit: true,
+		Lines: []ledger.RequestLine{{Pool: k.h100, Asked: amount}},
+	})
 	k.must(t, err)
 	return id
 }
@@ -119,8 +123,10 @@ func (k *institute) ask(t testing.TB, by ledger.PersonID, project ledger.GroupID
 // decide answers version 1 of a request.
 func (k *institute) decide(t testing.TB, cmd Command, id ledger.RequestID, amount ledger.Amount) (ReviewOutcome, error) {
 	t.Helper()
-	return k.ReviewRequest(t.Context(), cmd, ReviewCommand{Request: id, Decision: ledger.Decision{Action: ledger.Award, Version: 1,
-		Amounts: []ledger.PoolAmount{{Pool: k.h100, Amount: amount}}}})
+	return k.ReviewRequest(t.Context(), cmd, ReviewCommand{Request: id, Decision: ledger.Decision{
+		Action: ledger.Award, Version: 1,
+		Amounts: []ledger.PoolAmount{{Pool: k.h100, Amount: amount}},
+	}})
 }
 
 // usable is what a project may use now and the path that limits it.
@@ -140,8 +146,10 @@ func (k *institute) use(t testing.TB, project ledger.GroupID, key string, amount
 	st, err := k.Statement(t.Context(), project, 0)
 	k.must(t, err)
 	lot := st.Lots[0].Lot
-	entry := ledger.Entry{Key: "hold:" + key, Kind: "hold", At: k.Now(), Period: k.q4,
-		Transfers: []ledger.Transfer{move(lot.Account(ledger.Available), lot.Account(ledger.Held), amount)}}
+	entry := ledger.Entry{
+		Key: "hold:" + key, Kind: "hold", At: k.Now(), Period: k.q4,
+		Transfers: []ledger.Transfer{move(lot.Account(ledger.Available), lot.Account(ledger.Held), amount)},
+	}
 	return k.inTx(t.Context(), "use", func(tx *Tx) error {
 		_, err := post(t.Context(), tx, entry)
 		return err

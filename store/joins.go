@@ -204,8 +204,10 @@ func insertInvite(ctx context.Context, tx *Tx, by ledger.PersonID, g Group, in I
 	if err != nil {
 		return err
 	}
-	return mail(ctx, tx, letter{Kind: "invite", Subject: "You are invited to " + g.Title,
-		Body: map[string]any{"email": in.Email, "group": g.Path, "role": in.Role, "secret": in.Secret}})
+	return mail(ctx, tx, letter{
+		Kind: "invite", Subject: "You are invited to " + g.Title,
+		Body: map[string]any{"email": in.Email, "group": g.Path, "role": in.Role, "secret": in.Secret},
+	})
 }
 
 // InviteOffer is what an invite offers to whoever holds its secret.

@@ -198,13 +198,17 @@ func (s *Store) GrantRole(ctx context.Context, cmd Command, in RoleInput) error 
 		if err := insertGrant(ctx, tx, in, source, cmd.Actor.Person); err != nil {
 			return false, err
 		}
-		err = audit(ctx, tx, cmd, act{Verb: "people.grant", Subject: subjectOf("person", in.Person),
-			After: map[string]any{"role": in.Role, "group": g.Path, "until": in.Until}})
+		err = audit(ctx, tx, cmd, act{
+			Verb: "people.grant", Subject: subjectOf("person", in.Person),
+			After: map[string]any{"role": in.Role, "group": g.Path, "until": in.Until},
+		})
 		if err != nil {
 			return false, err
 		}
-		return true, mail(ctx, tx, letter{Kind: "role.granted", Person: in.Person, Subject: "You are " + string(in.Role) + " of " + g.Title,
-			Body: map[string]any{"role": in.Role, "group": g.Path}})
+		return true, mail(ctx, tx, letter{
+			Kind: "role.granted", Person: in.Person, Subject: "You are " + string(in.Role) + " of " + g.Title,
+			Body: map[string]any{"role": in.Role, "group": g.Path},
+		})
 	})
 	return err
 }
@@ -267,8 +271,10 @@ func (s *Store) RevokeRole(ctx context.Context, cmd Command, in RoleInput) error
 		if tag.RowsAffected() == 0 {
 			return false, refuse(ledger.Missing, "role.missing", "", "This person does not hold that role here any more.")
 		}
-		return true, audit(ctx, tx, cmd, act{Verb: "people.revoke", Subject: subjectOf("person", in.Person),
-			Before: map[string]any{"role": in.Role, "group": g.Path}})
+		return true, audit(ctx, tx, cmd, act{
+			Verb: "people.revoke", Subject: subjectOf("person", in.Person),
+			Before: map[string]any{"role": in.Role, "group": g.Path},
+		})
 	})
 	return err
 }

@@ -60,8 +60,10 @@ func (s *Store) SaveRequest(ctx context.Context, cmd Command, in RequestInput) (
 
 // requestTyped completes what was typed with what the rules need to know.
 func requestTyped(ctx context.Context, tx *Tx, cmd Command, in RequestInput) (ledger.RequestInput, error) {
-	out := ledger.RequestInput{ID: in.ID, Project: in.Project, Author: cmd.Actor.Person, Purpose: in.Purpose, Outcome: in.Outcome,
-		Deadline: in.Deadline, Lines: in.Lines, Submit: in.Submit, Now: tx.Now}
+	out := ledger.RequestInput{
+		ID: in.ID, Project: in.Project, Author: cmd.Actor.Person, Purpose: in.Purpose, Outcome: in.Outcome,
+		Deadline: in.Deadline, Lines: in.Lines, Submit: in.Submit, Now: tx.Now,
+	}
 	var subject string
 	if in.New == nil {
 		g, err := groupByID(ctx, tx, in.Project)
@@ -248,8 +250,10 @@ func noteRequest(ctx context.Context, tx *Tx, cmd Command, step requestStep) err
 	if err != nil {
 		return err
 	}
-	err = audit(ctx, tx, cmd, act{Verb: "request." + string(step.Action), Subject: subjectOf("request", r.ID),
-		Before: map[string]any{"state": step.Before}, After: map[string]any{"state": r.State, "version": r.Version, "lines": r.Lines}})
+	err = audit(ctx, tx, cmd, act{
+		Verb: "request." + string(step.Action), Subject: subjectOf("request", r.ID),
+		Before: map[string]any{"state": step.Before}, After: map[string]any{"state": r.State, "version": r.Version, "lines": r.Lines},
+	})
 	if err != nil {
 		return err
 	}
@@ -363,8 +367,10 @@ func (s *Store) ReviewRequest(ctx context.Context, cmd Command, in ReviewCommand
 			out.Lots = append(out.Lots, lot.ID)
 		}
 		tx.Notify("tranche_cycle")
-		return out, noteRequest(ctx, tx, cmd, requestStep{Request: result.Request, Before: old.State, Action: in.Decision.Action,
-			Note: strings.TrimSpace(in.Decision.Reason)})
+		return out, noteRequest(ctx, tx, cmd, requestStep{
+			Request: result.Request, Before: old.State, Action: in.Decision.Action,
+			Note: strings.TrimSpace(in.Decision.Reason),
+		})
 	})
 }
 
@@ -434,8 +440,10 @@ func createProposed(ctx context.Context, tx *Tx, cmd Command, req ledger.Request
 			return 0, err
 		}
 	}
-	return g.ID, audit(ctx, tx, cmd, act{Verb: "group.create", Subject: subjectOf("group", g.ID),
-		After: map[string]any{"path": g.Path, "title": g.Title, "project": true, "request": req.ID}})
+	return g.ID, audit(ctx, tx, cmd, act{
+		Verb: "group.create", Subject: subjectOf("group", g.ID),
+		After: map[string]any{"path": g.Path, "title": g.Title, "project": true, "request": req.ID},
+	})
 }
 
 // narrowLots applies the dates a reviewer typed.

@@ -80,8 +80,10 @@ func TestL13AwardOfANegativeAmount(t *testing.T) {
 		_, err := k.decide(t, k.as(t, k.grace), id, amount)
 		refused(t, err, ledger.Invalid)
 	}
-	_, err := k.SaveRequest(t.Context(), k.as(t, k.emmy), RequestInput{Project: k.seg, Period: k.q4, Purpose: "p", Outcome: "o", Submit: true,
-		Lines: []ledger.RequestLine{{Pool: k.h100, Asked: -hour}}})
+	_, err := k.SaveRequest(t.Context(), k.as(t, k.emmy), RequestInput{
+		Project: k.seg, Period: k.q4, Purpose: "p", Outcome: "o", Submit: true,
+		Lines: []ledger.RequestLine{{Pool: k.h100, Asked: -hour}},
+	})
 	refused(t, err, ledger.Invalid)
 }
 
@@ -139,16 +141,20 @@ func TestReturnedRequestIsRevisedAndAwarded(t *testing.T) {
 	}
 	refused(t, back(" "), ledger.Invalid)
 	k.must(t, back("Say what for."))
-	revise := RequestInput{ID: id, Version: 2, Project: k.seg, Period: k.q4, Purpose: "finetune", Outcome: "weights", Submit: true,
-		Lines: []ledger.RequestLine{{Pool: k.h100, Asked: 200 * hour}}}
+	revise := RequestInput{
+		ID: id, Version: 2, Project: k.seg, Period: k.q4, Purpose: "finetune", Outcome: "weights", Submit: true,
+		Lines: []ledger.RequestLine{{Pool: k.h100, Asked: 200 * hour}},
+	}
 	_, err := k.SaveRequest(t.Context(), k.as(t, k.mary), revise)
 	refused(t, err, ledger.Denied)
 	_, err = k.SaveRequest(t.Context(), k.as(t, k.emmy), revise)
 	k.must(t, err)
 	_, err = k.decide(t, k.as(t, k.grace), id, 200*hour)
 	refused(t, err, ledger.Conflict) // it read version 1
-	_, err = k.ReviewRequest(t.Context(), k.as(t, k.grace), ReviewCommand{Request: id, Last: instant("2026-11-01"), Decision: ledger.Decision{Action: ledger.Award, Version: 3,
-		Amounts: []ledger.PoolAmount{{Pool: k.h100, Amount: 150 * hour}}}})
+	_, err = k.ReviewRequest(t.Context(), k.as(t, k.grace), ReviewCommand{Request: id, Last: instant("2026-11-01"), Decision: ledger.Decision{
+		Action: ledger.Award, Version: 3,
+		Amounts: []ledger.PoolAmount{{Pool: k.h100, Amount: 150 * hour}},
+	}})
 	k.must(t, err)
 	st, err := k.Statement(t.Context(), k.seg, 0)
 	k.must(t, err)
@@ -171,8 +177,10 @@ func TestAwardCreatesTheProposedProject(t *testing.T) {
 	t.Parallel()
 	k := newInstitute(t)
 	k.must(t, k.split(t, k.ada, k.lab, SplitWant{Child: k.vision, Amount: 100 * hour}))
-	in := RequestInput{Program: k.vision, New: &NewProject{Title: "Depth & Motion", CostCentre: "00123", Members: []string{"new@lab.test"}},
-		Period: k.q4, Purpose: "p", Outcome: "o", Submit: true, Lines: []ledger.RequestLine{{Pool: k.h100, Asked: 60 * hour}}}
+	in := RequestInput{
+		Program: k.vision, New: &NewProject{Title: "Depth & Motion", CostCentre: "00123", Members: []string{"new@lab.test"}},
+		Period: k.q4, Purpose: "p", Outcome: "o", Submit: true, Lines: []ledger.RequestLine{{Pool: k.h100, Asked: 60 * hour}},
+	}
 	id, err := k.SaveRequest(t.Context(), k.as(t, k.nobody), in)
 	k.must(t, err)
 	_, err = k.decide(t, k.as(t, k.grace), id, 61*hour)

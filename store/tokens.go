@@ -57,8 +57,10 @@ func (s *Store) CreateToken(ctx context.Context, cmd Command, in TokenInput) (in
 		if err != nil {
 			return 0, err
 		}
-		return id, audit(ctx, tx, cmd, act{Verb: "token.create", Subject: subjectOf("token", id),
-			After: map[string]any{"project": g.Path, "name": in.Name, "days": in.Days, "limit_units": in.Limit}})
+		return id, audit(ctx, tx, cmd, act{
+			Verb: "token.create", Subject: subjectOf("token", id),
+			After: map[string]any{"project": g.Path, "name": in.Name, "days": in.Days, "limit_units": in.Limit},
+		})
 	})
 }
 

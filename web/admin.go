@@ -158,8 +158,10 @@ func (s *server) adminPoolsPage(r *http.Request, form view.Form) (templ.Componen
 
 // createPool makes a pool; its node numbers are those of one node.
 func (s *server) createPool(w http.ResponseWriter, r *http.Request) error {
-	in := store.Pool{Name: strings.TrimSpace(r.PostFormValue("name")), GPUModel: strings.TrimSpace(r.PostFormValue("device")), RatePPM: formID(r, "rate_ppm"),
-		NodeGPUs: formID(r, "gpus"), NodeCPUMilli: formID(r, "cpus") * 1000, NodeRAMMiB: formID(r, "memory_gib") * 1024, NodeHBMMiB: formID(r, "hbm_gib") * 1024}
+	in := store.Pool{
+		Name: strings.TrimSpace(r.PostFormValue("name")), GPUModel: strings.TrimSpace(r.PostFormValue("device")), RatePPM: formID(r, "rate_ppm"),
+		NodeGPUs: formID(r, "gpus"), NodeCPUMilli: formID(r, "cpus") * 1000, NodeRAMMiB: formID(r, "memory_gib") * 1024, NodeHBMMiB: formID(r, "hbm_gib") * 1024,
+	}
 	if in.GPUModel == "" {
 		in.NodeGPUs, in.NodeHBMMiB = 0, 0
 	}
@@ -198,8 +200,10 @@ func (s *server) groupsPage(r *http.Request, form view.Form) (templ.Component, e
 
 // createGroup makes a program or project.
 func (s *server) createGroup(w http.ResponseWriter, r *http.Request) error {
-	in := store.GroupInput{Parent: ledger.GroupID(formID(r, "parent")), Project: r.PostFormValue("kind") == "project",
-		Title: r.PostFormValue("name"), CostCentre: r.PostFormValue("cost_centre")}
+	in := store.GroupInput{
+		Parent: ledger.GroupID(formID(r, "parent")), Project: r.PostFormValue("kind") == "project",
+		Title: r.PostFormValue("name"), CostCentre: r.PostFormValue("cost_centre"),
+	}
 	id, err := s.store.CreateGroup(r.Context(), s.command(r), in)
 	if err != nil {
 		return s.again(w, r, refield(err, "slug", "name"), func(f view.Form) (templ.Component, error) { return s.groupsPage(r, f) })
@@ -236,8 +240,10 @@ func (s *server) audit(w http.ResponseWriter, r *http.Request) error {
 		m.Pager.Older = view.AuditURL + query(keep)
 	}
 	for _, l := range lines {
-		m.Rows = append(m.Rows, view.AuditRow{ID: l.ID, At: s.when(l.At), By: l.Name, From: l.Remote, Verb: l.Verb, What: l.Subject, URL: subjectURL(l.Subject),
-			Before: string(l.Before), After: string(l.After)})
+		m.Rows = append(m.Rows, view.AuditRow{
+			ID: l.ID, At: s.when(l.At), By: l.Name, From: l.Remote, Verb: l.Verb, What: l.Subject, URL: subjectURL(l.Subject),
+			Before: string(l.Before), After: string(l.After),
+		})
 	}
 	m.Pager.Shown = plural(int64(len(lines)), "deed")
 	return s.show(w, r, view.AuditPage(s.shell(r, "Audit", "audit", plural(int64(len(lines)), "deed")+" on this page, newest first."), m))

@@ -63,9 +63,11 @@ func (p *provider) discover(ctx context.Context) (*oidc.Provider, *oauth2.Config
 		}
 		p.found = found
 	}
-	return p.found, &oauth2.Config{ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret,
+	return p.found, &oauth2.Config{
+		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret,
 		Endpoint: p.found.Endpoint(), RedirectURL: p.public + callbackURL,
-		Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"}}, nil
+		Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"},
+	}, nil
 }
 
 func (p *provider) client() *http.Client { return &http.Client{Timeout: 10 * time.Second} }

@@ -33,8 +33,10 @@ func (s *server) groupEditPage(r *http.Request, g store.Group, form view.Form) (
 		return nil, err
 	}
 	shell.Crumbs = append(shell.Crumbs, view.Link{Text: g.Title, URL: view.GroupURL(g.ID)})
-	return view.GroupEditPage(shell, view.GroupEdit{ID: g.ID, Program: !g.Project, Form: form, Name: g.Title, CostCentre: g.CostCentre,
-		Overcommit: factorText(g.OvercommitPPM)}), nil
+	return view.GroupEditPage(shell, view.GroupEdit{
+		ID: g.ID, Program: !g.Project, Form: form, Name: g.Title, CostCentre: g.CostCentre,
+		Overcommit: factorText(g.OvercommitPPM),
+	}), nil
 }
 
 // factorText writes a factor in ppm with at least two decimals: "1.60".

@@ -70,9 +70,11 @@ func periodName(p ledger.Period) string {
 }
 
 func treeRow(row store.TreeRow, lookbackMs int64) view.TreeRow {
-	return view.TreeRow{ID: row.ID, Depth: strings.Count(row.Path, "/") - 1, Project: row.Project, Name: row.Title,
+	return view.TreeRow{
+		ID: row.ID, Depth: strings.Count(row.Path, "/") - 1, Project: row.Project, Name: row.Title,
 		Lead: strings.Join(row.Leads, ", "), Share: shareText(row), Standing: standingText(row, lookbackMs),
-		Running: int((row.Running + 999) / 1000), Waiting: int(row.Waiting), Bar: useBar(row)}
+		Running: int((row.Running + 999) / 1000), Waiting: int(row.Waiting), Bar: useBar(row),
+	}
 }
 
 func shareText(row store.TreeRow) string {
@@ -98,8 +100,10 @@ func useBar(row store.TreeRow) view.BudgetBar {
 	if !row.Project {
 		total = max(row.Received, row.Use.Spent+row.Use.Held)
 	}
-	return view.BudgetBar{Label: row.Title, URL: view.GroupURL(row.ID), Total: total, Spent: row.Use.Spent, Held: row.Use.Held,
-		Expired: row.Use.Expired, DuePPM: -1, ProjectedPPM: -1}
+	return view.BudgetBar{
+		Label: row.Title, URL: view.GroupURL(row.ID), Total: total, Spent: row.Use.Spent, Held: row.Use.Held,
+		Expired: row.Use.Expired, DuePPM: -1, ProjectedPPM: -1,
+	}
 }
 
 // group is a program's page or a project's statement.
@@ -182,8 +186,10 @@ func potAnswer(g store.Group, period string, pots []store.Pot) string {
 
 func potRow(p store.Pot) view.PotRow {
 	given := p.ToPrograms + p.ToProjects
-	return view.PotRow{PoolID: p.Pool, Pool: p.PoolName, Received: hours(p.Received), Split: hours(p.ToPrograms), Awarded: hours(p.ToProjects), Left: hours(p.Left),
-		Bar: view.BudgetBar{Label: p.PoolName, URL: view.PoolURL(p.Pool), Total: max(p.Received, given), Spent: given, Pot: true, DuePPM: -1, ProjectedPPM: -1}}
+	return view.PotRow{
+		PoolID: p.Pool, Pool: p.PoolName, Received: hours(p.Received), Split: hours(p.ToPrograms), Awarded: hours(p.ToProjects), Left: hours(p.Left),
+		Bar: view.BudgetBar{Label: p.PoolName, URL: view.PoolURL(p.Pool), Total: max(p.Received, given), Spent: given, Pot: true, DuePPM: -1, ProjectedPPM: -1},
+	}
 }
 
 // childRows lists what is directly below a program, once per pool it has budget in.
@@ -237,8 +243,10 @@ func (s *server) splitForm(r *http.Request, g store.Group, period ledger.PeriodI
 	if err != nil {
 		return nil, err
 	}
-	m := &view.Split{Form: form, Period: period, Version: pot.Version, Pool: idText(pot.Pool), Pot: hours(pot.Received),
-		PotMilliHours: int64(pot.Received / (ledger.GPUHour / 1000)), Mode: splitMode(r, parts)}
+	m := &view.Split{
+		Form: form, Period: period, Version: pot.Version, Pool: idText(pot.Pool), Pot: hours(pot.Received),
+		PotMilliHours: int64(pot.Received / (ledger.GPUHour / 1000)), Mode: splitMode(r, parts),
+	}
 	for _, p := range pots {
 		m.Pools = append(m.Pools, view.Option{Value: idText(p.Pool), Text: p.PoolName})
 	}
@@ -376,14 +384,18 @@ func (s *server) groupActions(actor ledger.Actor, g store.Group) []view.Action {
 	fields := func() []view.Option { return []view.Option{{Value: "key", Text: newForm().Key}} }
 	verb := func(v string) string { return view.GroupVerbURL(g.ID, v) }
 	if g.SuspendedAt == 0 {
-		actions = append(actions, view.Action{Text: "Suspend", URL: verb("suspend"), Post: true, Harm: true, Fields: fields(), ID: "suspend",
-			Confirm: "No waiting job below " + g.Title + " starts until it is resumed. What runs goes on and is charged."})
+		actions = append(actions, view.Action{
+			Text: "Suspend", URL: verb("suspend"), Post: true, Harm: true, Fields: fields(), ID: "suspend",
+			Confirm: "No waiting job below " + g.Title + " starts until it is resumed. What runs goes on and is charged.",
+		})
 	} else {
 		actions = append(actions, view.Action{Text: "Resume", URL: verb("resume"), Post: true, Fields: fields(), ID: "resume", Help: "Waiting jobs may start again."})
 	}
 	if g.Parent != 0 {
-		actions = append(actions, view.Action{Text: "Archive", URL: verb("archive"), Post: true, Harm: true, Fields: fields(), ID: "archive",
-			Confirm: "Its books stay; nobody can use it any more. It must be empty and quiet."})
+		actions = append(actions, view.Action{
+			Text: "Archive", URL: verb("archive"), Post: true, Harm: true, Fields: fields(), ID: "archive",
+			Confirm: "Its books stay; nobody can use it any more. It must be empty and quiet.",
+		})
 	}
 	return append(actions, view.Action{Text: "Change", URL: view.EditGroupURL(g.ID), ID: "group-edit"})
 }

@@ -50,8 +50,10 @@ func newScene(t *testing.T) *scene {
 	ctx := t.Context()
 	s.split("admin here", s.lab, s.vision, 100*hour)
 	var err error
-	s.request, err = s.store.SaveRequest(ctx, s.cmd("pi here"), store.RequestInput{Project: s.seg, Period: s.q4, Purpose: "train", Outcome: "a model", Submit: true,
-		Lines: []ledger.RequestLine{{Pool: s.h100, Asked: 10 * hour}}})
+	s.request, err = s.store.SaveRequest(ctx, s.cmd("pi here"), store.RequestInput{
+		Project: s.seg, Period: s.q4, Purpose: "train", Outcome: "a model", Submit: true,
+		Lines: []ledger.RequestLine{{Pool: s.h100, Asked: 10 * hour}},
+	})
 	s.must(err)
 	s.job, err = s.store.SubmitJob(ctx, s.cmd("researcher here"), store.Submission{Name: "j", Project: "/lab/vision/segmentation", Pool: "h100", Nodes: 1, GPUs: 1, Command: "true", Preset: "free"})
 	s.must(err)
@@ -86,9 +88,11 @@ func (s *scene) expectations() map[string]expectation {
 		maps.Copy(rows, part)
 	}
 	// Served to nobody in particular: what they check is tested where it lives.
-	for _, pattern := range []string{"GET /healthz", "GET /readyz", "GET /sign-in", "GET /sign-in/oidc", "POST /sign-in/dev", "GET " + callbackURL, "POST /sign-out",
+	for _, pattern := range []string{
+		"GET /healthz", "GET /readyz", "GET /sign-in", "GET /sign-in/oidc", "POST /sign-in/dev", "GET " + callbackURL, "POST /sign-out",
 		"POST " + api.PathEnrol, "POST " + api.PathPoll, "POST " + api.PathHeartbeat, "POST " + api.PathClaim, "POST " + api.PathEnded, "POST " + api.PathLogs,
-		"GET " + api.PathOpenAPI} {
+		"GET " + api.PathOpenAPI,
+	} {
 		rows[pattern] = expectation{}
 	}
 	return rows

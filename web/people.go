@@ -91,8 +91,10 @@ func (s *server) addRoles(r *http.Request, m *view.People) (int, error) {
 		m.Pager.Newer = r.URL.Path + "?from=" + strconv.FormatInt(max(0, offset-peopleShown), 10)
 	}
 	for _, p := range rows {
-		row := view.PersonRow{PersonID: p.Person, Name: p.Name, Role: string(p.Role), RoleText: roleName(p.Role), GroupID: p.Group, Group: p.Path,
-			Until: s.until(p.Until), Source: sourceText(p.Source)}
+		row := view.PersonRow{
+			PersonID: p.Person, Name: p.Name, Role: string(p.Role), RoleText: roleName(p.Role), GroupID: p.Group, Group: p.Path,
+			Until: s.until(p.Until), Source: sourceText(p.Source),
+		}
 		grants := actor.May(ledger.PeopleGrant, p.Path, now) == nil
 		leads := actor.May(ledger.PeopleInvite, p.Path, now) == nil
 		row.Revoke = (grants || (leads && p.Role == ledger.Researcher)) && p.Source != "identity"
@@ -235,8 +237,10 @@ const inviteURL = "/invites/"
 
 // invite asks somebody by mail to join a project.
 func (s *server) invite(w http.ResponseWriter, r *http.Request) error {
-	in := store.Invite{Project: ledger.GroupID(formID(r, "group")), Email: r.PostFormValue("email"), Role: ledger.Role(r.PostFormValue("role")),
-		Secret: s.mint(r, "invite")}
+	in := store.Invite{
+		Project: ledger.GroupID(formID(r, "group")), Email: r.PostFormValue("email"), Role: ledger.Role(r.PostFormValue("role")),
+		Secret: s.mint(r, "invite"),
+	}
 	if err := s.store.CreateInvite(r.Context(), s.command(r), in); err != nil {
 		return s.again(w, r, err, func(f view.Form) (templ.Component, error) {
 			return s.peoplePage(r, 0, peopleForms{invite: f, grant: newForm()})

@@ -53,8 +53,10 @@ func (s *server) requestRows(actor ledger.Actor, list []store.RequestRow) []view
 	var out []view.RequestRow
 	for _, row := range list {
 		asked, awarded := lineTexts(row)
-		out = append(out, view.RequestRow{ID: row.ID, Project: row.Title, Purpose: firstLine(row.Purpose), Period: row.PeriodName, Asked: asked, Awarded: awarded,
-			State: string(row.State), StateText: stateText(row), At: s.when(row.ChangedAt), By: row.ChangedBy, Mine: s.mayAnswer(actor, row) == nil})
+		out = append(out, view.RequestRow{
+			ID: row.ID, Project: row.Title, Purpose: firstLine(row.Purpose), Period: row.PeriodName, Asked: asked, Awarded: awarded,
+			State: string(row.State), StateText: stateText(row), At: s.when(row.ChangedAt), By: row.ChangedBy, Mine: s.mayAnswer(actor, row) == nil,
+		})
 	}
 	return out
 }
@@ -149,9 +151,11 @@ func (s *server) requestShell(r *http.Request, title, answer string) view.Shell 
 
 func (s *server) requestView(actor ledger.Actor, full store.RequestFull) view.Request {
 	mine := full.Author == actor.Person
-	m := view.Request{ID: full.ID, Kind: "new budget", Project: full.Title, ProjectID: full.Project, Program: full.ProgramTitle, Period: full.PeriodName,
+	m := view.Request{
+		ID: full.ID, Kind: "new budget", Project: full.Title, ProjectID: full.Project, Program: full.ProgramTitle, Period: full.PeriodName,
 		By: full.AuthorName, State: string(full.State), StateText: stateText(full.RequestRow), Purpose: full.Purpose, Outcome: full.Outcome, Deadline: s.day(full.Deadline),
-		MayReview: s.mayAnswer(actor, full.RequestRow) == nil, Version: full.Version, Key: newForm().Key}
+		MayReview: s.mayAnswer(actor, full.RequestRow) == nil, Version: full.Version, Key: newForm().Key,
+	}
 	m.MayEdit = mine && (full.State == ledger.Returned || full.State == ledger.Draft)
 	m.MayWithdraw = mine && (full.State == ledger.Draft || full.State == ledger.Submitted || full.State == ledger.Returned)
 	names := map[ledger.PoolID]string{}
@@ -327,12 +331,16 @@ func (s *server) saveRequest(w http.ResponseWriter, r *http.Request) error {
 
 // parseRequest reads the form; every unreadable field is named.
 func (s *server) parseRequest(r *http.Request, id ledger.RequestID) (store.RequestInput, error) {
-	in := store.RequestInput{ID: id, Version: formID(r, "version"), Period: ledger.PeriodID(formID(r, "period")),
-		Purpose: r.PostFormValue("purpose"), Outcome: r.PostFormValue("outcome"), Submit: r.PostFormValue("verb") != "draft"}
+	in := store.RequestInput{
+		ID: id, Version: formID(r, "version"), Period: ledger.PeriodID(formID(r, "period")),
+		Purpose: r.PostFormValue("purpose"), Outcome: r.PostFormValue("outcome"), Submit: r.PostFormValue("verb") != "draft",
+	}
 	if r.PostFormValue("project") == "new" {
 		in.Program = ledger.GroupID(formID(r, "new_program"))
-		in.New = &store.NewProject{Title: r.PostFormValue("new_name"), CostCentre: strings.TrimSpace(r.PostFormValue("new_cost_centre")),
-			Members: strings.Fields(strings.NewReplacer(",", " ", ";", " ").Replace(r.PostFormValue("new_members")))}
+		in.New = &store.NewProject{
+			Title: r.PostFormValue("new_name"), CostCentre: strings.TrimSpace(r.PostFormValue("new_cost_centre")),
+			Members: strings.Fields(strings.NewReplacer(",", " ", ";", " ").Replace(r.PostFormValue("new_members"))),
+		}
 	} else {
 		in.Project = ledger.GroupID(formID(r, "project"))
 	}

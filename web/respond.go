@@ -103,9 +103,11 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		writeProblem(w, problemOf(refusals, ref))
 		return
 	}
-	page := view.RefusalPage{Title: "Tranche could not answer", Ref: ref,
+	page := view.RefusalPage{
+		Title: "Tranche could not answer", Ref: ref,
 		Detail: "Something in Tranche is wrong; it was recorded. Nothing you sent was carried out. Try again, and name the reference when you ask for help.",
-		Next:   []view.Link{{Text: "Home", URL: view.HomeURL}}}
+		Next:   []view.Link{{Text: "Home", URL: view.HomeURL}},
+	}
 	status := http.StatusInternalServerError
 	if len(refusals) > 0 {
 		first := refusals[0]
@@ -171,12 +173,16 @@ func isProgram(path string) bool {
 // problemOf is the RFC 9457 answer for refusals, or for a fault when there are none.
 func problemOf(refusals ledger.Refusals, ref string) api.Problem {
 	if len(refusals) == 0 {
-		return api.Problem{Type: "about:blank", Title: "Tranche could not answer", Status: http.StatusInternalServerError,
-			Detail: "Something in Tranche is wrong; it was recorded.", Instance: ref, Code: "fault"}
+		return api.Problem{
+			Type: "about:blank", Title: "Tranche could not answer", Status: http.StatusInternalServerError,
+			Detail: "Something in Tranche is wrong; it was recorded.", Instance: ref, Code: "fault",
+		}
 	}
 	first := refusals[0]
-	p := api.Problem{Type: "about:blank", Title: titleOf(first.Kind), Status: first.Kind.Status(),
-		Detail: refusals.Error(), Instance: ref, Code: first.Code, Facts: first.Facts}
+	p := api.Problem{
+		Type: "about:blank", Title: titleOf(first.Kind), Status: first.Kind.Status(),
+		Detail: refusals.Error(), Instance: ref, Code: first.Code, Facts: first.Facts,
+	}
 	for _, f := range refusals {
 		if f.Field != "" {
 			p.Fields = append(p.Fields, api.FieldProblem{Field: f.Field, Code: f.Code, Detail: f.Detail})

@@ -30,8 +30,10 @@ func (s *server) reviewPage(r *http.Request, form view.Form) (templ.Component, e
 	if refusal := s.mayAnswer(actor, full.RequestRow); refusal != nil && !self {
 		return nil, refusal
 	}
-	m := view.Review{Request: s.requestView(actor, full), Form: form, Version: full.Version, Self: self, Zone: s.zone.String(),
-		First: s.day(max(full.PeriodFirst, s.store.Now())), Last: s.lastDay(full.PeriodLast)}
+	m := view.Review{
+		Request: s.requestView(actor, full), Form: form, Version: full.Version, Self: self, Zone: s.zone.String(),
+		First: s.day(max(full.PeriodFirst, s.store.Now())), Last: s.lastDay(full.PeriodLast),
+	}
 	pots, err := s.store.Pots(r.Context(), full.Program, full.Period)
 	if err != nil {
 		return nil, err
@@ -142,8 +144,10 @@ func (s *server) decide(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) parseDecision(r *http.Request) (store.ReviewCommand, error) {
-	in := store.ReviewCommand{Request: ledger.RequestID(pathID(r)), Decision: ledger.Decision{Action: ledger.RequestAction(r.PostFormValue("decision")),
-		Version: formID(r, "version"), Reason: r.PostFormValue("note")}}
+	in := store.ReviewCommand{Request: ledger.RequestID(pathID(r)), Decision: ledger.Decision{
+		Action:  ledger.RequestAction(r.PostFormValue("decision")),
+		Version: formID(r, "version"), Reason: r.PostFormValue("note"),
+	}}
 	if in.Decision.Action != ledger.Award {
 		return in, nil
 	}

@@ -200,8 +200,10 @@ func usesSession(pattern string) bool {
 func (s *server) askToSignIn(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		p := problemOf(ledger.Refusals{{Kind: ledger.Denied, Code: "token.needed",
-			Detail: "Send an API token as a bearer token; make one under Tokens."}}, visitOf(r.Context()).id)
+		p := problemOf(ledger.Refusals{{
+			Kind: ledger.Denied, Code: "token.needed",
+			Detail: "Send an API token as a bearer token; make one under Tokens.",
+		}}, visitOf(r.Context()).id)
 		p.Status = http.StatusUnauthorized
 		writeProblem(w, p)
 		return
@@ -224,8 +226,10 @@ func (s *server) allowed(r *http.Request, rt route, actor ledger.Actor) error {
 		if mayAnywhere(actor, rt.verb, now) {
 			return nil
 		}
-		return &ledger.Refusal{Kind: ledger.Denied, Code: "actor.denied",
-			Detail: "None of your roles allows this. Ask who leads your project, or an admin."}
+		return &ledger.Refusal{
+			Kind: ledger.Denied, Code: "actor.denied",
+			Detail: "None of your roles allows this. Ask who leads your project, or an admin.",
+		}
 	case atRoot:
 		root, err := s.store.Root(r.Context())
 		if err != nil {

@@ -41,8 +41,10 @@ func TestPagesEscapeHostileNames(t *testing.T) {
 		_, err := s.store.SignIn(ctx, store.Identity{Issuer: "https://id.test", Subject: name, Name: hostile, Email: "a@b.test", Groups: groups})
 		s.must(err)
 	}
-	_, err := s.store.SaveRequest(ctx, s.cmd("pi here"), store.RequestInput{Project: s.seg, Period: s.q4, Purpose: hostile, Outcome: hostile, Submit: true,
-		Lines: []ledger.RequestLine{{Pool: s.h100, Asked: hour}}})
+	_, err := s.store.SaveRequest(ctx, s.cmd("pi here"), store.RequestInput{
+		Project: s.seg, Period: s.q4, Purpose: hostile, Outcome: hostile, Submit: true,
+		Lines: []ledger.RequestLine{{Pool: s.h100, Asked: hour}},
+	})
 	s.must(err)
 	_, err = s.store.AskToJoin(ctx, s.cmd("researcher elsewhere"), s.seg, hostile)
 	s.must(err)

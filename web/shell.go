@@ -34,10 +34,12 @@ func (s *server) shell(r *http.Request, title, here, answer string) view.Shell {
 func (s *server) who(actor ledger.Actor) *view.Who {
 	now := s.store.Now()
 	may := func(v ledger.Verb) bool { return mayAnywhere(actor, v, now) }
-	return &view.Who{Name: actor.Name, Role: roleText(actor),
+	return &view.Who{
+		Name: actor.Name, Role: roleText(actor),
 		Review: may(ledger.RequestReview), Admin: may(ledger.TreeWrite), Finance: may(ledger.ExportCharges),
 		Operate: may(ledger.NodeWrite), Audit: may(ledger.AuditRead),
-		People: may(ledger.PeopleGrant) || may(ledger.PeopleInvite) || may(ledger.PeopleJoinDecide)}
+		People: may(ledger.PeopleGrant) || may(ledger.PeopleInvite) || may(ledger.PeopleJoinDecide),
+	}
 }
 
 // roleText names the first role: "pi of /lab/vision".

@@ -37,12 +37,15 @@ func newGate(t *testing.T) *gate {
 	app, idp := httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(nil)
 	g.public, g.issuer = "http://"+app.Listener.Addr().String(), "http://"+idp.Listener.Addr().String()
 	provider, err := devidp.New(devidp.Config{Issuer: g.issuer, ClientID: "tranche", ClientSecret: "s", RedirectURI: g.public + callbackURL, People: []devidp.Person{
-		{Subject: "ada", Name: "Ada Byron", Username: "ada", Email: "ada@lab.test", Groups: []string{"lab-admins"}}, {Subject: "eve", Name: "Eve", Username: "eve"}}})
+		{Subject: "ada", Name: "Ada Byron", Username: "ada", Email: "ada@lab.test", Groups: []string{"lab-admins"}}, {Subject: "eve", Name: "Eve", Username: "eve"},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := New(Config{Store: g.store, PublicURL: g.public, OIDC: OIDC{Issuer: g.issuer, ClientID: "tranche", ClientSecret: "s"},
-		DevIdentities: []DevIdentity{{Subject: "ada", Name: "Ada Byron"}}})
+	handler, err := New(Config{
+		Store: g.store, PublicURL: g.public, OIDC: OIDC{Issuer: g.issuer, ClientID: "tranche", ClientSecret: "s"},
+		DevIdentities: []DevIdentity{{Subject: "ada", Name: "Ada Byron"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

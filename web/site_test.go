@@ -55,8 +55,15 @@ func newSite(t testing.TB) *site {
 	for _, p := range []struct {
 		role             ledger.Role
 		here, elsewhere_ ledger.GroupID
-	}{{ledger.Researcher, s.seg, s.arms}, {ledger.PI, s.seg, s.arms}, {ledger.Manager, s.vision, s.robots}, {ledger.Admin, 0, s.robots},
-		{ledger.Finance, s.lab, s.robots}, {ledger.Operator, s.lab, s.robots}, {ledger.Auditor, s.lab, s.robots}} {
+	}{
+		{ledger.Researcher, s.seg, s.arms},
+		{ledger.PI, s.seg, s.arms},
+		{ledger.Manager, s.vision, s.robots},
+		{ledger.Admin, 0, s.robots},
+		{ledger.Finance, s.lab, s.robots},
+		{ledger.Operator, s.lab, s.robots},
+		{ledger.Auditor, s.lab, s.robots},
+	} {
 		if p.here != 0 {
 			s.role(string(p.role)+" here", p.role, p.here)
 		}
@@ -65,8 +72,10 @@ func newSite(t testing.TB) *site {
 	s.person("nobody")
 	s.h100, err = s.store.CreatePool(t.Context(), s.cmd("admin here"), store.Pool{Name: "h100", GPUModel: "H100", RatePPM: 1_000_000, NodeGPUs: 8, NodeCPUMilli: 64_000, NodeRAMMiB: 512 * 1024, NodeHBMMiB: 80 * 1024})
 	s.must(err)
-	s.q4, err = s.store.OpenPeriod(t.Context(), s.cmd("admin here"), store.PeriodInput{Name: "2026-Q4", First: date(2026, 10), Last: date(2027, 1), Zone: "UTC",
-		Supplies: []store.SupplyInput{{Pool: s.h100, Devices: 8, AvailabilityPPM: 950_000, Amount: 1000 * hour}}})
+	s.q4, err = s.store.OpenPeriod(t.Context(), s.cmd("admin here"), store.PeriodInput{
+		Name: "2026-Q4", First: date(2026, 10), Last: date(2027, 1), Zone: "UTC",
+		Supplies: []store.SupplyInput{{Pool: s.h100, Devices: 8, AvailabilityPPM: 950_000, Amount: 1000 * hour}},
+	})
 	s.must(err)
 	return s
 }
@@ -116,8 +125,10 @@ func (s *site) split(by string, program, child ledger.GroupID, amount ledger.Amo
 	s.t.Helper()
 	pots, err := s.store.Pots(s.t.Context(), program, s.q4)
 	s.must(err)
-	_, err = s.store.SplitPot(s.t.Context(), s.cmd(by), store.SplitCommand{Program: program, Pool: s.h100, Period: s.q4, Version: pots[0].Version,
-		Wants: []store.SplitWant{{Child: child, Amount: amount}}})
+	_, err = s.store.SplitPot(s.t.Context(), s.cmd(by), store.SplitCommand{
+		Program: program, Pool: s.h100, Period: s.q4, Version: pots[0].Version,
+		Wants: []store.SplitWant{{Child: child, Amount: amount}},
+	})
 	s.must(err)
 }
 

@@ -28,11 +28,15 @@ func (s *server) project(w http.ResponseWriter, r *http.Request, g store.Group) 
 		return err
 	}
 	now, actor := s.store.Now(), actorOf(r)
-	m := view.Statement{ID: g.ID, Name: g.Title, AsOf: r.FormValue("as_of"), Past: st.Past, Zone: s.zone.String(),
-		MaySubmit: actor.May(ledger.JobSubmit, g.Path, now) == nil, MayAsk: actor.May(ledger.RequestWrite, g.Path, now) == nil}
+	m := view.Statement{
+		ID: g.ID, Name: g.Title, AsOf: r.FormValue("as_of"), Past: st.Past, Zone: s.zone.String(),
+		MaySubmit: actor.May(ledger.JobSubmit, g.Path, now) == nil, MayAsk: actor.May(ledger.RequestWrite, g.Path, now) == nil,
+	}
 	for _, p := range st.Pools {
-		m.Pools = append(m.Pools, view.PoolSum{PoolID: p.Pool, Pool: p.PoolName, Awarded: hours(p.Awarded), Spent: hours(p.Spent), Running: hours(p.Running),
-			Held: hours(p.Held - p.Running), Usable: hours(p.Usable), Expired: hours(p.Expired), Overrun: hours(p.Overrun)})
+		m.Pools = append(m.Pools, view.PoolSum{
+			PoolID: p.Pool, Pool: p.PoolName, Awarded: hours(p.Awarded), Spent: hours(p.Spent), Running: hours(p.Running),
+			Held: hours(p.Held - p.Running), Usable: hours(p.Usable), Expired: hours(p.Expired), Overrun: hours(p.Overrun),
+		})
 		m.Usable = append(m.Usable, usableOfPool(g, p))
 	}
 	for _, l := range st.Lots {
@@ -93,9 +97,13 @@ func statementAnswer(g store.Group, st store.Statement) string {
 }
 
 func usableOfPool(g store.Group, p store.PoolBalance) view.UsableRow {
-	return view.UsableRow{ProjectID: g.ID, Project: g.Title, PoolID: p.Pool, Pool: p.PoolName, Usable: hours(p.Usable), LimitedBy: limitText(p.LimitedBy, g.Path),
-		Bar: view.BudgetBar{Label: p.PoolName, URL: view.PoolURL(p.Pool), Total: max(p.Awarded, p.Spent+p.Held+p.Expired), Spent: p.Spent, Running: p.Running,
-			Held: p.Held - p.Running, Expired: p.Expired, DuePPM: -1, ProjectedPPM: -1}}
+	return view.UsableRow{
+		ProjectID: g.ID, Project: g.Title, PoolID: p.Pool, Pool: p.PoolName, Usable: hours(p.Usable), LimitedBy: limitText(p.LimitedBy, g.Path),
+		Bar: view.BudgetBar{
+			Label: p.PoolName, URL: view.PoolURL(p.Pool), Total: max(p.Awarded, p.Spent+p.Held+p.Expired), Spent: p.Spent, Running: p.Running,
+			Held: p.Held - p.Running, Expired: p.Expired, DuePPM: -1, ProjectedPPM: -1,
+		},
+	}
 }
 
 // limitText says who limits: the project's own lots, or a group above it.
@@ -110,9 +118,11 @@ func limitText(limitedBy, path string) string {
 }
 
 func (s *server) lotRow(l store.LotBalance, at ledger.Instant) view.LotRow {
-	row := view.LotRow{ID: l.ID, Pool: l.PoolName, From: l.Request, First: view.When{Text: s.dayText(l.First), Exact: s.exact(l.First)}, Last: s.until(l.Last),
+	row := view.LotRow{
+		ID: l.ID, Pool: l.PoolName, From: l.Request, First: view.When{Text: s.dayText(l.First), Exact: s.exact(l.First)}, Last: s.until(l.Last),
 		Awarded: hours(l.Awarded), Spent: hours(l.Spent - l.Credited), Running: hours(l.Running), Held: hours(l.Held - l.Running), Available: hours(l.Available),
-		State: "current"}
+		State: "current",
+	}
 	expired := l.Expired
 	switch {
 	case at >= l.Last:
@@ -125,8 +135,10 @@ func (s *server) lotRow(l store.LotBalance, at ledger.Instant) view.LotRow {
 	if span := int64(l.Last - l.First); at >= l.First && at < l.Last && span > 0 {
 		due = int64((at - l.First).MillisSince(0)) * 1_000_000 / max(1, span/1000)
 	}
-	row.Bar = view.BudgetBar{Label: l.PoolName + ", " + l.PeriodName, Total: l.Awarded, Spent: l.Spent - l.Credited, Running: l.Running, Held: l.Held - l.Running,
-		Expired: expired, DuePPM: due, ProjectedPPM: -1}
+	row.Bar = view.BudgetBar{
+		Label: l.PoolName + ", " + l.PeriodName, Total: l.Awarded, Spent: l.Spent - l.Credited, Running: l.Running, Held: l.Held - l.Running,
+		Expired: expired, DuePPM: due, ProjectedPPM: -1,
+	}
 	return row
 }
 
@@ -164,8 +176,10 @@ func (s *server) addEntries(r *http.Request, m *view.Statement, g store.Group, a
 		return err
 	}
 	for _, mv := range page.Movements {
-		row := view.EntryRow{ID: mv.EntryID, At: s.when(mv.At), Kind: mv.Kind, Text: entryText(mv), URL: entryURL(mv), Key: mv.Key,
-			Change: signed(mv.Change), Balance: hours(mv.Balance)}
+		row := view.EntryRow{
+			ID: mv.EntryID, At: s.when(mv.At), Kind: mv.Kind, Text: entryText(mv), URL: entryURL(mv), Key: mv.Key,
+			Change: signed(mv.Change), Balance: hours(mv.Balance),
+		}
 		if i := slices.IndexFunc(pools, func(p store.Pool) bool { return p.ID == mv.Pool }); i >= 0 {
 			row.Pool = pools[i].Name
 		}
