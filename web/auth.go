@@ -123,7 +123,9 @@ func (s *server) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 	for _, d := range s.cfg.DevIdentities {
 		m.People = append(m.People, view.DevPerson{Key: d.Subject, Name: d.Name, Role: d.Role, Can: d.Can})
 	}
-	return s.showAs(w, r, status, view.SignInPage(s.bareShell(r, "Sign in"), m))
+	shell := s.bareShell(r, "Sign in")
+	shell.Answer = "Sign in to see what you can use, what waits and why."
+	return s.showAs(w, r, status, view.SignInPage(shell, m))
 }
 
 // signInOIDC sends a person to the provider.
