@@ -30,7 +30,7 @@ type JobDetail struct {
 }
 
 // JobRights say what the reader may do to the job as it is now.
-type JobRights struct{ Cancel, Pause, Resume, Logs bool }
+type JobRights struct{ Cancel, Pause, Resume, Stop, Logs bool }
 
 // JobCommand is the private part of a job.
 type JobCommand struct {
@@ -76,6 +76,15 @@ func (a *AttemptLine) Evict() *scheduler.Evict {
 		return nil
 	}
 	return &e
+}
+
+// StopWords is what an operator said when stopping the attempt; "" for other stops.
+func (a *AttemptLine) StopWords() string {
+	var said struct{ Why string }
+	if a.Rule != string(scheduler.Operator) || len(a.stopFacts) == 0 || json.Unmarshal(a.stopFacts, &said) != nil {
+		return ""
+	}
+	return said.Why
 }
 
 // Start gives what decided the attempt's start.
@@ -131,6 +140,7 @@ func (d *JobDetail) rights(actor ledger.Actor, now ledger.Instant) JobRights {
 		Cancel: mayCancel && !over && d.CancelAsk == 0,
 		Pause:  mayPause && d.State == "waiting",
 		Resume: mayPause && d.State == "paused",
+		Stop:   (d.State == "starting" || d.State == "running") && actor.May(ledger.JobStop, d.Path, now) == nil,
 		Logs:   seesPrivate(actor, d.Member, d.Path, now),
 	}
 }

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -220,9 +222,13 @@ func pauseWith(cmd Command, kind scheduler.EventKind, word string) func(*Tx, *li
 // StopJob is an operator's stop of what runs. The attempt ends with its grace and
 // is credited; a resumable job waits again.
 func (s *Store) StopJob(ctx context.Context, cmd Command, id ledger.JobID, why string) error {
+	why = strings.TrimSpace(why)
 	return s.jobCommand(ctx, cmd, "job.stop", id, func(tx *Tx, l *life) error {
 		if refusal := cmd.Actor.May(ledger.JobStop, l.path, tx.Now); refusal != nil {
 			return refusal
+		}
+		if why == "" || utf8.RuneCountInString(why) > 500 {
+			return refuse(ledger.Invalid, "job.stop_why", "reason", "Say in up to 500 characters why; the job's owner will read it.")
 		}
 		if l.state.Job != scheduler.JobActive {
 			return &ledger.Refusal{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/a-h/templ"
 	"github.com/google/uuid"
 
 	"tranche/ledger"
@@ -18,23 +19,35 @@ import (
 
 // showJob is one job's page: its time line, why it is where it is, what it cost.
 func (s *server) showJob(w http.ResponseWriter, r *http.Request) error {
-	d, err := s.store.Job(r.Context(), actorOf(r), ledger.JobID(pathID(r)))
+	page, err := s.jobPage(r, newForm())
 	if err != nil {
 		return err
+	}
+	return s.show(w, r, page)
+}
+
+// jobPage builds the page; stop is an operator's form.
+func (s *server) jobPage(r *http.Request, stop view.Form) (templ.Component, error) {
+	d, err := s.store.Job(r.Context(), actorOf(r), ledger.JobID(pathID(r)))
+	if err != nil {
+		return nil, err
 	}
 	m := view.Job{ID: d.ID, Name: jobName(&d.JobLine), Owner: d.Owner, ProjectID: d.Project, Project: d.Title, PoolID: d.Pool, Pool: d.PoolName,
 		State: d.State, Bar: s.contractBar(&d), Why: s.why(&d), Contract: contractFacts(&d), Workload: workloadFacts(&d), Attempts: s.attemptRows(&d),
 		Charges: s.chargeRows(&d), Total: hours(d.Charged), MayCancel: d.May.Cancel, MayPause: d.May.Pause, MayResume: d.May.Resume, Key: uuid.NewString()}
 	m.StateText, _ = s.stateOf(&d.JobLine)
+	if d.May.Stop {
+		m.Stop = &stop
+	}
 	if m.Log, err = s.logTail(r, &d); err != nil {
-		return err
+		return nil, err
 	}
 	shell := s.shell(r, m.Name, "jobs", s.jobAnswer(&d))
 	shell.Crumbs = []view.Link{{Text: d.Title, URL: view.GroupURL(d.Project)}, {Text: "Jobs", URL: view.JobsURL + "?project=" + d.Path}}
 	if d.Finished == 0 {
 		shell.Refresh, shell.Every = r.URL.RequestURI(), "3s"
 	}
-	return s.show(w, r, view.JobPage(shell, m))
+	return view.JobPage(shell, m), nil
 }
 
 // jobAnswer is the sentence at the top: state, shape, place, cost.

@@ -251,6 +251,15 @@ func (s *server) pauseJob(w http.ResponseWriter, r *http.Request) error {
 	return s.done(w, r, view.JobURL(id), "Paused. It keeps its place and starts again when you resume it.")
 }
 
+// stopJob is an operator's stop of what runs, with a reason its owner reads.
+func (s *server) stopJob(w http.ResponseWriter, r *http.Request) error {
+	id := ledger.JobID(pathID(r))
+	if err := s.store.StopJob(r.Context(), s.command(r), id, r.PostFormValue("reason")); err != nil {
+		return s.again(w, r, err, func(f view.Form) (templ.Component, error) { return s.jobPage(r, f) })
+	}
+	return s.done(w, r, view.JobURL(id), "Told to stop. It has its grace; what was charged since its last checkpoint is credited.")
+}
+
 func (s *server) resumeJob(w http.ResponseWriter, r *http.Request) error {
 	id := ledger.JobID(pathID(r))
 	if err := s.store.ResumeJob(r.Context(), s.command(r), id); err != nil {

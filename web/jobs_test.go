@@ -138,6 +138,28 @@ func TestPauseResumeCancelFromThePage(t *testing.T) {
 	}
 }
 
+func TestOperatorStopsWithAReasonThatTheOwnerReads(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	id := f.job("researcher here", segPath, "runaway", 8)
+	f.cycle()
+	f.db.Clock.Advance(10 * time.Minute)
+	b := f.as("operator here")
+	page := b.open(view.JobURL(id))
+	if empty := b.submit(page, "stop-form", map[string]string{"reason": " "}); empty.status != 422 || !strings.Contains(empty.one("refusals"), "Say in up to 500") {
+		t.Errorf("a stop without reason gives %d %q", empty.status, empty.one("refusals"))
+	}
+	after := b.follow(b.submit(page, "stop-form", map[string]string{"reason": "fills the disk of n1"}))
+	after.want("job-state", "ending: stopped by an operator")
+	f.end(id, 10*time.Minute, 143)
+	if why := f.as("researcher here").open(view.JobURL(id)).one("why-sentence"); !strings.Contains(why, "Reason given: fills the disk of n1") {
+		t.Errorf("why %q", why)
+	}
+	if at(f.as("pi here").open(view.JobURL(id)).root, "stop-form") != nil {
+		t.Error("a PI is offered the operator's stop")
+	}
+}
+
 func TestEvictedJobSaysRuleStandingsAndWhatWasLost(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)

@@ -166,6 +166,7 @@ func (s *scene) workRows() map[string]expectation {
 		"GET /jobs/{id}/log":       {path: job + "/log", status: let(404), who: readers},
 		"POST /jobs/{id}/pause":    {path: job + "/pause", form: key, status: let(), who: "researcher here"},
 		"POST /jobs/{id}/resume":   {path: job + "/resume", form: key, status: let(), who: "researcher here"},
+		"POST /jobs/{id}/stop":     {path: job + "/stop", form: url.Values{"key": {keyMark}, "reason": {"it smells"}}, status: []int{409}, who: "operator here"},
 		"POST /jobs/{id}/cancel":   {path: job + "/cancel", form: key, status: let(), who: members},
 		"GET /pools":               {status: ok, who: everybody},
 		"GET /pools/{id}":          {path: view.PoolURL(s.h100), status: ok, who: everybody},

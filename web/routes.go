@@ -123,6 +123,7 @@ func (s *server) workRoutes() []route {
 		{post, view.JobsURL + "/{id}/cancel", ledger.JobCancel, anywhere, s.cancelJob},
 		{post, view.JobsURL + "/{id}/pause", ledger.JobPause, anywhere, s.pauseJob},
 		{post, view.JobsURL + "/{id}/resume", ledger.JobPause, anywhere, s.resumeJob},
+		{post, view.JobsURL + "/{id}/stop", ledger.JobStop, anywhere, s.stopJob},
 
 		{get, view.PoolsURL, ledger.SeeOpen, signedIn, s.showPools},
 		{get, view.PoolsURL + "/{id}", ledger.SeeOpen, signedIn, s.showPool},

@@ -65,6 +65,9 @@ func (s *server) why(d *store.JobDetail) *view.Why {
 	switch {
 	case d.State == "waiting":
 		s.whyWaiting(d, w)
+		if last != nil && last.StopWords() != "" {
+			w.Sentence += " Before: " + s.whyStopped(d, last, names)
+		}
 		if last != nil && last.Cause == string(scheduler.CausePreempted) {
 			w.Eviction = s.evictionFacts(d, last, names)
 		}
@@ -121,7 +124,11 @@ func (s *server) whyStopped(d *store.JobDetail, last *store.AttemptLine, names s
 		return scheduler.EvictionSentence(e, "job "+idText(last.StopByJob), d.Policy.LookbackMs, names)
 	}
 	if last.Rule != "" {
-		return scheduler.StopSentence(scheduler.Rule(last.Rule))
+		text := scheduler.StopSentence(scheduler.Rule(last.Rule))
+		if said := last.StopWords(); said != "" {
+			text += " Reason given: " + said
+		}
+		return text
 	}
 	if d.State == "ending" {
 		return "It is finishing."

@@ -57,7 +57,7 @@ func WithdrawURL(id ledger.RequestID) string { return RequestURL(id) + "/withdra
 // JobURL is one job with its explanation.
 func JobURL(id ledger.JobID) string { return JobsURL + "/" + itoa(id) }
 
-// JobVerbURL takes a verb on a job: cancel, pause, resume (POST).
+// JobVerbURL takes a verb on a job: cancel, pause, resume, stop (POST).
 func JobVerbURL(id ledger.JobID, verb string) string { return JobURL(id) + "/" + verb }
 
 // JobLogURL is the whole log of a job's newest attempt, as text.
