@@ -283,3 +283,19 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("pausing a live job gives %v", r)
 	}
 }
+
+// A lost attempt whose node comes back before anything newer started goes on:
+// the credit stays, what it runs from there on is charged.
+func TestReturnAfterALoss(t *testing.T) {
+	c := newCourse(t)
+	c.start(EvLeased, 1, 2*anHour, Contract{Resumable: true})
+	c.at(0, Event{Kind: EvClaimed})
+	c.at(anHour+5*aMinute, Event{Kind: EvLost, ElapsedMs: anHour})
+	c.books(100, 0, 8, 8)
+	c.at(anHour+10*aMinute, Event{Kind: EvReturned})
+	c.want(JobActive, "")
+	c.books(92, 8, 8, 8)
+	c.at(2*anHour, Event{Kind: EvFinished, ElapsedMs: 2 * anHour})
+	c.books(92, 0, 16, 8)
+	c.want(JobOver, ResultOK)
+}

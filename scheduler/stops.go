@@ -40,7 +40,8 @@ func (pc *poolCycle) prolong(i int) {
 	lacking := pc.now.MillisSince(l.Started) + l.lead() - l.HoldUntilMs
 	to := l.HoldUntilMs + (lacking/step+1)*step
 	d := drawing{l.Job.Rate, l.Started, maxChargeLeft(l.Job.Contract.MaxCharge, l.Job.Charged-l.Charged+l.Job.Rate.Cum(l.HoldUntilMs))}
-	reached, short := l.HoldUntilMs, Reason{Job: l.Job.ID}
+	reached := l.HoldUntilMs
+	var short Reason
 	if f := pc.fundsOf(l.Job.Pool, l.Job.Project); f != nil {
 		before := f.Limits
 		pieces, until, ref := drawOn(f, d, l.HoldUntilMs, to, step)
