@@ -467,6 +467,7 @@ create table placements (
   primary key (attempt_id, rank)
 );
 create index placements_node on placements (node_id) where not ended;
+create index placements_returns on placements (node_id) where returns;
 create table hold_pieces (
   attempt_id bigint not null references attempts,
   n          int not null,

@@ -56,10 +56,11 @@ func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, 
 				p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib,
 				exists (select from attempts e where e.job_id = j.id and e.n < a.n and e.started_at is not null),
 				(select array_agg(nn.name order by pp.rank) from placements pp join nodes nn on nn.id = pp.node_id where pp.attempt_id = a.id)
-			from placements p join attempts a on a.id = p.attempt_id join jobs j on j.id = a.job_id join groups g on g.id = j.project_id
+			from (select * from placements where node_id = $1 and not ended
+				union all select * from placements where node_id = $1 and returns) p -- may still run there after a silence
+			join attempts a on a.id = p.attempt_id join jobs j on j.id = a.job_id join groups g on g.id = j.project_id
 			join job_commands c on c.job_id = j.id left join person_names pn on pn.person_id = j.member_id
-			where p.node_id = $1 and ((not p.ended and a.phase in ('starting', 'running', 'ending'))
-				or (p.returns and j.state = 'pending' and j.attempts = a.n)) -- may still run there after a silence
+			where a.phase in ('starting', 'running', 'ending') or (p.returns and j.state = 'pending' and j.attempts = a.n)
 			order by a.id, p.rank`, node, policy.UnfundedGraceMs)
 		if err != nil {
 			return err

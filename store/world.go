@@ -49,6 +49,9 @@ func (w *World) Snapshot(ctx context.Context, now ledger.Instant) (*scheduler.Sn
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
+		if err := w.usage.complete(ctx, tx, r.snap.Now); err != nil {
+			return err
+		}
 		r.finish(w.usage)
 		snap = r.snap
 		return nil
@@ -313,15 +316,36 @@ func newUsageView(spanMs int64, now ledger.Instant) *usageView {
 	return &usageView{spanMs: spanMs, lookback: scheduler.NewLookback(spanMs, now), seen: map[int64]int64{}, live: map[ledger.AttemptID]liveUsage{}}
 }
 
+// mostFresh is how many new segments one cycle expects: with so few in their
+// transactions' order the database reads the index and not the past.
+const mostFresh = 2000
+
+const sqlFresh = `select id, xid::text::bigint, pool_id, project_id, member_id, class, milli_gpu, occupied_milli, first, last from usage_segments
+	where class in ('funded', 'unfunded') and last > $1 and xid >= $2::text::xid8 order by xid`
+
+func (c *closedSegment) fields() []any {
+	g := &c.segment
+	return []any{&c.id, &c.xid, &c.pool, &c.project, &c.member, &g.Class, &g.ChargedMilliGPU, &g.MilliGPU, &g.From, &g.To}
+}
+
 // queue asks for the occupancy of attempts that closed since the last snapshot.
 func (u *usageView) queue(batch *pgx.Batch, now ledger.Instant) {
 	u.fresh = u.fresh[:0]
-	batch.Queue(`select id, xid::text::bigint, pool_id, project_id, member_id, class, milli_gpu, occupied_milli, first, last from usage_segments
-		where class in ('funded', 'unfunded') and last > $1 and xid >= $2::text::xid8 order by id`,
-		now.Add(-u.spanMs), fmt.Sprint(u.mark)).Query(each(&u.fresh, func(c *closedSegment) []any {
-		g := &c.segment
-		return []any{&c.id, &c.xid, &c.pool, &c.project, &c.member, &g.Class, &g.ChargedMilliGPU, &g.MilliGPU, &g.From, &g.To}
-	}))
+	batch.Queue(sqlFresh+` limit $3`, now.Add(-u.spanMs), fmt.Sprint(u.mark), mostFresh).Query(each(&u.fresh, (*closedSegment).fields))
+}
+
+// complete reads everything when there was more, as in a leader's first snapshot.
+func (u *usageView) complete(ctx context.Context, tx *Tx, now ledger.Instant) error {
+	if len(u.fresh) < mostFresh {
+		return nil
+	}
+	rows, err := tx.Query(ctx, sqlFresh, now.Add(-u.spanMs), fmt.Sprint(u.mark))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	u.fresh = u.fresh[:0]
+	return each(&u.fresh, (*closedSegment).fields)(rows)
 }
 
 // update brings the lookback to the snapshot's instant.
