@@ -113,13 +113,14 @@ func (s *server) logRequest(next http.Handler) http.Handler {
 }
 
 // checkHost refuses requests for another site's name, which is how a foreign
-// page would reach a server on loopback.
+// page would reach a server on loopback. Probes ask by whatever name they have.
 func (s *server) checkHost(next http.Handler) http.Handler {
 	if len(s.cfg.Hosts) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(s.cfg.Hosts, r.Host) {
+		probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+		if !probe && !slices.Contains(s.cfg.Hosts, r.Host) {
 			http.Error(w, "This server answers for "+strings.Join(s.cfg.Hosts, ", ")+" only.", http.StatusMisdirectedRequest)
 			return
 		}

@@ -144,8 +144,8 @@ func TestForeignHostsAreRefused(t *testing.T) {
 	s := newSite(t)
 	handler, err := New(Config{Store: s.store, PublicURL: "http://localhost:8080", Demo: "A demonstration.", Hosts: []string{"localhost:8080", "127.0.0.1:8080"}})
 	s.must(err)
-	for host, want := range map[string]int{"localhost:8080": 200, "127.0.0.1:8080": 200, "evil.test": 421, "localhost.evil.test:8080": 421} {
-		r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
+	for host, want := range map[string]int{"localhost:8080": 303, "127.0.0.1:8080": 303, "evil.test": 421, "localhost.evil.test:8080": 421} {
+		r := httptest.NewRequest(http.MethodGet, view.TreeURL, nil)
 		r.Host = host
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/alexedwards/scs/pgxstore"
@@ -84,6 +85,7 @@ func newServer(cfg Config) (*server, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("web: no store given")
 	}
+	cfg.PublicURL = strings.TrimSuffix(cfg.PublicURL, "/")
 	public, err := url.Parse(cfg.PublicURL)
 	if err != nil || public.Host == "" || (public.Scheme != "http" && public.Scheme != "https") {
 		return nil, fmt.Errorf("web: public address %q must be an http or https URL", cfg.PublicURL)

@@ -6,9 +6,14 @@ import (
 	"net"
 	"net/url"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"tranche/ledger"
+	"tranche/store"
 )
 
 // Config is what serve needs to know, from flags or TRANCHE_… variables.
@@ -24,6 +29,7 @@ type Config struct {
 	OIDCClientSecret string   `env:"TRANCHE_OIDC_CLIENT_SECRET" help:"And its secret."`
 	OIDCName         string   `env:"TRANCHE_OIDC_NAME" default:"your institute's account" help:"Words on the sign-in button."`
 	OIDCGroupsClaim  string   `env:"TRANCHE_OIDC_GROUPS_CLAIM" default:"groups" help:"Claim that lists a person's groups."`
+	IdentityRoles    []string `env:"TRANCHE_IDENTITY_ROLES" sep:";" help:"Groups of the provider that carry a role at a path, as group=role@path with ; between them, e.g. gpu-admins=admin@/institute. They replace the ones of the last start."`
 	Hosts            []string `env:"TRANCHE_HOSTS" help:"Host headers to answer; empty answers the public address only."`
 }
 
@@ -56,7 +62,33 @@ func (c *Config) Validate() error {
 	if c.OIDCClientID == "" {
 		problem("TRANCHE_OIDC_CLIENT_ID is missing")
 	}
+	if _, err := identityRoles(c.IdentityRoles); err != nil {
+		problem("TRANCHE_IDENTITY_ROLES: %w", err)
+	}
 	return errors.Join(problems...)
+}
+
+// identityRoles reads "group=role@path"; a group's name may hold "=" and "@".
+func identityRoles(list []string) ([]store.IdentityRole, error) {
+	var out []store.IdentityRole
+	for _, text := range list {
+		left, path, hasPath := cutLast(text, "@")
+		group, role, hasRole := cutLast(left, "=")
+		if !hasPath || !hasRole || group == "" || !strings.HasPrefix(path, "/") || !slices.Contains(ledger.Roles(), ledger.Role(role)) {
+			return nil, fmt.Errorf("%q is not group=role@path, such as gpu-admins=admin@/institute", text)
+		}
+		out = append(out, store.IdentityRole{Group: group, Role: ledger.Role(role), Path: path})
+	}
+	return out, nil
+}
+
+// cutLast cuts s around the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // hosts are the Host headers that are answered.

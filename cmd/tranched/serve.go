@@ -36,7 +36,7 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) error {
 	}
 	s, err := openSite(ctx, siteConfig{
 		Store: store.Config{URL: c.DatabaseURL, Password: c.DatabasePassword, Clock: clock, Log: t.Log},
-		Web: web.Config{Logger: t.Log, Zone: zone, PublicURL: c.PublicURL, Hosts: c.Hosts, OIDC: web.OIDC{
+		Web: web.Config{Logger: t.Log, Zone: zone, PublicURL: c.PublicURL, Hosts: c.hosts(), OIDC: web.OIDC{
 			Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, ClientSecret: c.OIDCClientSecret,
 			Name: c.OIDCName, GroupsClaim: c.OIDCGroupsClaim,
 		}},
@@ -46,6 +46,13 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	defer s.close()
+	roles, err := identityRoles(c.IdentityRoles)
+	if err != nil {
+		return err
+	}
+	if err := s.store.SetIdentityRoles(ctx, roles); err != nil {
+		return fmt.Errorf("TRANCHE_IDENTITY_ROLES: %w", err)
+	}
 	t.Log.Info("serving", "listen", s.listener.Addr().String(), "public", c.PublicURL, "version", version())
 	return s.run(ctx, ctx)
 }
