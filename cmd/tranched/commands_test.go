@@ -101,8 +101,10 @@ func TestVerifyHoldsTheAnchorsAgainstTheChain(t *testing.T) {
 // Setup may run at every start of a site.
 func TestSetupTwice(t *testing.T) {
 	db := storetest.New(t)
-	args := []string{"setup", "--admin-url=" + db.URL, "--issuer=https://login.example.org", "--first-admin=ada", "--first-pool=h100",
-		"--enrol-token=a-token-for-nodes", "--zone=Europe/Paris"}
+	args := []string{
+		"setup", "--admin-url=" + db.URL, "--issuer=https://login.example.org", "--first-admin=ada", "--first-pool=h100",
+		"--enrol-token=a-token-for-nodes", "--zone=Europe/Paris",
+	}
 	for range 2 {
 		if code, out, errOut := tranched(args...); code != 0 {
 			t.Fatalf("exit code %d: %s%s", code, out, errOut)

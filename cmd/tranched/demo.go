@@ -213,8 +213,10 @@ func (d *demo) seed(ctx context.Context, box *sandbox) (ledger.Actor, error) {
 	}
 	for _, p := range seedPeople() {
 		if p.Role == ledger.Operator {
-			id, err := box.site.store.SignIn(ctx, store.Identity{Issuer: d.issuer(), Subject: p.Subject, Name: p.Name,
-				Username: p.Subject, Email: p.Subject + seedMail, Remote: "setup"})
+			id, err := box.site.store.SignIn(ctx, store.Identity{
+				Issuer: d.issuer(), Subject: p.Subject, Name: p.Name,
+				Username: p.Subject, Email: p.Subject + seedMail, Remote: "setup",
+			})
 			if err != nil {
 				return ledger.Actor{}, err
 			}

@@ -184,8 +184,10 @@ func (r *replay) setUp(ctx context.Context) (ledger.Actor, error) {
 	if err := d.found(ctx, replayRoot, "Replayed trace", seedPerson{Subject: "replay", Name: "Replay", Role: ledger.Admin, At: "/" + replayRoot}); err != nil {
 		return ledger.Actor{}, err
 	}
-	pool, err := r.store.CreatePool(ctx, d.cmd("pool"), store.Pool{Name: replayPool, GPUModel: replayModel, RatePPM: 1_000_000,
-		NodeGPUs: nodeDevices, NodeCPUMilli: nodeCPUMilli, NodeRAMMiB: nodeRAMMiB, NodeHBMMiB: 16_384})
+	pool, err := r.store.CreatePool(ctx, d.cmd("pool"), store.Pool{
+		Name: replayPool, GPUModel: replayModel, RatePPM: 1_000_000,
+		NodeGPUs: nodeDevices, NodeCPUMilli: nodeCPUMilli, NodeRAMMiB: nodeRAMMiB, NodeHBMMiB: 16_384,
+	})
 	if err != nil {
 		return ledger.Actor{}, err
 	}
@@ -220,13 +222,17 @@ func (r *replay) setUpProject(ctx context.Context, d *seeding, cluster string, p
 	if err != nil {
 		return err
 	}
-	request, err := r.store.SaveRequest(ctx, cmd, store.RequestInput{Project: id, Period: d.period, Purpose: "An equal part of the fleet for every tenant.", Outcome: "The replay of the trace.",
-		Lines: []ledger.RequestLine{{Pool: r.pool, Asked: part}}, Submit: true})
+	request, err := r.store.SaveRequest(ctx, cmd, store.RequestInput{
+		Project: id, Period: d.period, Purpose: "An equal part of the fleet for every tenant.", Outcome: "The replay of the trace.",
+		Lines: []ledger.RequestLine{{Pool: r.pool, Asked: part}}, Submit: true,
+	})
 	if err != nil {
 		return err
 	}
-	_, err = r.store.ReviewRequest(ctx, d.cmd("review:"+cluster), store.ReviewCommand{Request: request,
-		Decision: ledger.Decision{Action: ledger.Award, Version: 1, Amounts: []ledger.PoolAmount{{Pool: r.pool, Amount: part}}}})
+	_, err = r.store.ReviewRequest(ctx, d.cmd("review:"+cluster), store.ReviewCommand{
+		Request:  request,
+		Decision: ledger.Decision{Action: ledger.Award, Version: 1, Amounts: []ledger.PoolAmount{{Pool: r.pool, Amount: part}}},
+	})
 	if err != nil {
 		return err
 	}

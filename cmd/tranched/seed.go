@@ -96,18 +96,36 @@ func seedNodes() []simNode {
 
 func seedAwards() []seedAward {
 	return []seedAward{
-		{"ana", "mateo", "/helios/vision/wildlife", "Train a detector for 400 species on twelve years of camera-trap images.", "An open model and its data sheet by December.",
-			map[string]int64{"h100": 2400, "a100": 600}, map[string]int64{"h100": 1800, "a100": 600}},
-		{"yuki", "mateo", "/helios/vision/hands", "Policies for a five-finger hand, trained in simulation.", "A grasping policy that transfers without retraining.",
-			map[string]int64{"h100": 3600}, map[string]int64{"h100": 3000}},
-		{"amara", "lena", "/helios/language/lowres", "Translation for 40 languages with under a million sentences each.", "Checkpoints and an evaluation set for each language.",
-			map[string]int64{"h100": 5200, "a100": 900}, map[string]int64{"h100": 4400, "a100": 900}},
-		{"jonas", "lena", "/helios/language/dialogue", "Summaries of clinical conversations that name their sources.", "A study with two hospitals.",
-			map[string]int64{"h100": 1500}, map[string]int64{"h100": 1500}},
-		{"priya", "samir", "/helios/earth/monsoon", "Ensemble forecasts of monsoon onset, 32 members.", "Weekly forecasts through the season.",
-			map[string]int64{"h100": 2800}, map[string]int64{"h100": 2600}},
-		{"ana", "mateo", "/helios/vision/wildlife", "Fine-tune on the night images of the new cameras in the Vosges.", "A night model by the end of the period.",
-			map[string]int64{"h100": 600}, nil},
+		{
+			"ana", "mateo", "/helios/vision/wildlife", "Train a detector for 400 species on twelve years of camera-trap images.", "An open model and its data sheet by December.",
+			map[string]int64{"h100": 2400, "a100": 600},
+			map[string]int64{"h100": 1800, "a100": 600},
+		},
+		{
+			"yuki", "mateo", "/helios/vision/hands", "Policies for a five-finger hand, trained in simulation.", "A grasping policy that transfers without retraining.",
+			map[string]int64{"h100": 3600},
+			map[string]int64{"h100": 3000},
+		},
+		{
+			"amara", "lena", "/helios/language/lowres", "Translation for 40 languages with under a million sentences each.", "Checkpoints and an evaluation set for each language.",
+			map[string]int64{"h100": 5200, "a100": 900},
+			map[string]int64{"h100": 4400, "a100": 900},
+		},
+		{
+			"jonas", "lena", "/helios/language/dialogue", "Summaries of clinical conversations that name their sources.", "A study with two hospitals.",
+			map[string]int64{"h100": 1500},
+			map[string]int64{"h100": 1500},
+		},
+		{
+			"priya", "samir", "/helios/earth/monsoon", "Ensemble forecasts of monsoon onset, 32 members.", "Weekly forecasts through the season.",
+			map[string]int64{"h100": 2800},
+			map[string]int64{"h100": 2600},
+		},
+		{
+			"ana", "mateo", "/helios/vision/wildlife", "Fine-tune on the night images of the new cameras in the Vosges.", "A night model by the end of the period.",
+			map[string]int64{"h100": 600},
+			nil,
+		},
 	}
 }
 
@@ -172,8 +190,10 @@ func (d *seeding) found(ctx context.Context, slug, title string, first seedPerso
 }
 
 func (d *seeding) signIn(ctx context.Context, p seedPerson) (ledger.PersonID, error) {
-	return d.s.SignIn(ctx, store.Identity{Issuer: d.issuer, Subject: p.Subject, Name: p.Name, Username: p.Subject,
-		Email: p.Subject + seedMail, Remote: "setup"})
+	return d.s.SignIn(ctx, store.Identity{
+		Issuer: d.issuer, Subject: p.Subject, Name: p.Name, Username: p.Subject,
+		Email: p.Subject + seedMail, Remote: "setup",
+	})
 }
 
 // person makes one person known and gives the role.
@@ -229,8 +249,10 @@ func (d *seeding) award(ctx context.Context, n int, a seedAward) error {
 	if err != nil {
 		return err
 	}
-	id, err := d.s.SaveRequest(ctx, cmd, store.RequestInput{Project: d.groups[a.Project], Period: d.period, Purpose: a.Purpose,
-		Outcome: a.Outcome, Lines: lines(a.Asked), Submit: true})
+	id, err := d.s.SaveRequest(ctx, cmd, store.RequestInput{
+		Project: d.groups[a.Project], Period: d.period, Purpose: a.Purpose,
+		Outcome: a.Outcome, Lines: lines(a.Asked), Submit: true,
+	})
 	if err != nil || a.Awarded == nil {
 		return err
 	}
@@ -255,8 +277,10 @@ func seedInstitute(ctx context.Context, s *store.Store, issuer string) (*seeding
 	}
 	for _, g := range seedGroups() {
 		slash := strings.LastIndexByte(g.Path, '/')
-		id, err := s.CreateGroup(ctx, d.cmd("group:"+g.Path), store.GroupInput{Parent: d.groups[g.Path[:slash]], Project: g.Project,
-			Title: g.Title, Slug: g.Path[slash+1:], CostCentre: g.CostCentre})
+		id, err := s.CreateGroup(ctx, d.cmd("group:"+g.Path), store.GroupInput{
+			Parent: d.groups[g.Path[:slash]], Project: g.Project,
+			Title: g.Title, Slug: g.Path[slash+1:], CostCentre: g.CostCentre,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("seed %s: %w", g.Path, err)
 		}

@@ -69,8 +69,10 @@ func (c *setupCommand) pool(ctx context.Context, d *seeding) error {
 	if err != nil || len(pools) > 0 {
 		return err // this is not the first start
 	}
-	id, err := d.s.CreatePool(ctx, d.cmd("pool:"+c.FirstPool), store.Pool{Name: c.FirstPool, GPUModel: strings.ToUpper(c.FirstPool), RatePPM: 1_000_000,
-		NodeGPUs: nodeDevices, NodeCPUMilli: nodeCPUMilli, NodeRAMMiB: nodeRAMMiB, NodeHBMMiB: 81_920})
+	id, err := d.s.CreatePool(ctx, d.cmd("pool:"+c.FirstPool), store.Pool{
+		Name: c.FirstPool, GPUModel: strings.ToUpper(c.FirstPool), RatePPM: 1_000_000,
+		NodeGPUs: nodeDevices, NodeCPUMilli: nodeCPUMilli, NodeRAMMiB: nodeRAMMiB, NodeHBMMiB: 81_920,
+	})
 	if err != nil {
 		return fmt.Errorf("first pool: %w", err)
 	}

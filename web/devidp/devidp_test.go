@@ -41,8 +41,10 @@ func newPeer(t *testing.T) *peer {
 	if p.provider, err = oidc.NewProvider(t.Context(), p.issuer); err != nil {
 		t.Fatal(err)
 	}
-	p.conf = oauth2.Config{ClientID: "tranche", ClientSecret: "s", Endpoint: p.provider.Endpoint(), RedirectURL: back,
-		Scopes: []string{"openid", "profile", "email", "groups"}}
+	p.conf = oauth2.Config{
+		ClientID: "tranche", ClientSecret: "s", Endpoint: p.provider.Endpoint(), RedirectURL: back,
+		Scopes: []string{"openid", "profile", "email", "groups"},
+	}
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
