@@ -25,7 +25,6 @@ func (s *server) showJobs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	m.Rows, m.Pager = s.jobRows(page.Jobs, page.Policy.LookbackMs), jobPager(r.URL, page)
-	m.WaitingNow, m.RunningNow = page.Waiting, page.Running
 	m.MaySubmit = mayAnywhere(actorOf(r), ledger.JobSubmit, s.store.Now())
 	shell := s.shell(r, "Jobs", "jobs", jobsAnswer(page))
 	shell.Refresh = r.URL.RequestURI()

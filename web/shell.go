@@ -36,8 +36,8 @@ func (s *server) who(actor ledger.Actor) *view.Who {
 	may := func(v ledger.Verb) bool { return mayAnywhere(actor, v, now) }
 	return &view.Who{
 		Name: actor.Name, Role: roleText(actor),
-		Review: may(ledger.RequestReview), Admin: may(ledger.TreeWrite), Finance: may(ledger.ExportCharges),
-		Operate: may(ledger.NodeWrite), Audit: may(ledger.AuditRead),
+		Admin: may(ledger.TreeWrite), Finance: may(ledger.ExportCharges),
+		Audit:  may(ledger.AuditRead),
 		People: may(ledger.PeopleGrant) || may(ledger.PeopleInvite) || may(ledger.PeopleJoinDecide),
 	}
 }

@@ -41,7 +41,7 @@ func shell(title, answer, here string) Shell {
 	return Shell{
 		Title: title, Answer: answer, Here: here, AsOf: "14:20:05 CET",
 		Demo: "Demonstration: simulated nodes, development identities, this machine only.",
-		Who:  &Who{Name: "Ada Byron", Role: "PI of Segmentation", Review: true, Admin: true, Finance: true, Audit: true, People: true, Operate: true, Waiting: 2},
+		Who:  &Who{Name: "Ada Byron", Role: "PI of Segmentation", Admin: true, Finance: true, Audit: true, People: true, Waiting: 2},
 	}
 }
 

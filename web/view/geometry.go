@@ -254,9 +254,10 @@ func gridSize(n int) (w, h int) {
 // parts is a pool's occupancy, edge to edge over all devices.
 func (p PoolRow) parts() []part {
 	all := []struct {
-		m Mark
-		n int
-	}{{MarkProtected, p.Funded}, {MarkUnfunded, p.Unfunded}, {MarkEnding, p.Ending}, {MarkIdle, p.Idle}, {MarkDown, p.Down}}
+		m    Mark
+		name string
+		n    int
+	}{{MarkProtected, "funded", p.Funded}, {MarkUnfunded, "unfunded", p.Unfunded}, {MarkEnding, "ending", p.Ending}, {MarkIdle, "idle", p.Idle}, {MarkDown, "down", p.Down}}
 	var out []part
 	cum, at := int64(0), int64(0)
 	for _, o := range all {
@@ -265,7 +266,7 @@ func (p PoolRow) parts() []part {
 		}
 		cum += int64(o.n)
 		end := scale(cum, int64(p.Devices))
-		out = append(out, part{Mark: o.m, X: at, W: end - at, Name: o.m.name()})
+		out = append(out, part{Mark: o.m, X: at, W: end - at, Name: strconv.Itoa(o.n) + " " + o.name})
 		at = end
 	}
 	return out
