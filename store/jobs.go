@@ -62,7 +62,10 @@ func (s *Store) SubmitJob(ctx context.Context, cmd Command, sub Submission) (led
 			return 0, refusals
 		}
 		job.Member = cmd.Actor.Person
-		if err := insertJob(ctx, tx, job, sub); err != nil {
+		if err := reserveOnToken(ctx, tx, cmd.Actor.Token, job); err != nil {
+			return 0, err
+		}
+		if err := insertJob(ctx, tx, job, cmd.Actor.Token, sub); err != nil {
 			return 0, err
 		}
 		tx.Notify(channelCycle)
@@ -152,14 +155,14 @@ func loadPolicy(ctx context.Context, tx *Tx) (scheduler.Policy, error) {
 }
 
 // insertJob writes a job that has passed its check and sets its number.
-func insertJob(ctx context.Context, tx *Tx, j *scheduler.Job, sub Submission) error {
+func insertJob(ctx context.Context, tx *Tx, j *scheduler.Job, token int64, sub Submission) error {
 	c := &j.Contract
 	err := tx.QueryRow(ctx, `insert into jobs (project_id, pool_id, member_id, name, preset, nodes, gpus, gpu_milli, cpu_milli, ram_mib,
-		milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, queue_seq, state, submitted_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, nextval('queue_seq'), 'pending', $21)
+		milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, queue_seq, state, submitted_at, token_id)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, nextval('queue_seq'), 'pending', $21, nullif($22::bigint, 0))
 		returning id, queue_seq`,
 		j.Project, j.Pool, j.Member, sub.Name, sub.Preset, j.Shape.Nodes, j.Shape.GPUs, j.Shape.GPUMilli, j.Shape.CPUMilli, j.Shape.RAMMiB,
-		j.Rate.MilliGPU, j.Rate.PPM, c.MinMs, c.GraceMs, c.MaxMs, c.Resumable, c.StopOnMoney, c.OrFree, c.MaxCharge, c.Urgency, tx.Now).
+		j.Rate.MilliGPU, j.Rate.PPM, c.MinMs, c.GraceMs, c.MaxMs, c.Resumable, c.StopOnMoney, c.OrFree, c.MaxCharge, c.Urgency, tx.Now, token).
 		Scan(&j.ID, &j.QueueSeq)
 	if err != nil {
 		return err

@@ -388,6 +388,9 @@ func (l *life) queue(batch *pgx.Batch, now ledger.Instant) error {
 	if r.Attempt != 0 {
 		charged = r.Prior + r.Charged - r.Credited
 	}
+	if finished != 0 {
+		queueTokenSettled(batch, l.job.ID, charged)
+	}
 	batch.Queue(`update jobs set state = $2, result = $3, attempts = $4, charged = $5, finished_at = $6, exit_code = $7, exit_signal = $8,
 		cancel_asked_at = case when $9 then coalesce(cancel_asked_at, $10) end where id = $1`,
 		l.job.ID, jobState(&l.state), l.state.Result, max(r.N, l.job.Attempts), charged, finished, code, signal, l.state.Cancel, now)

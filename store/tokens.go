@@ -7,7 +7,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
+
 	"tranche/ledger"
+	"tranche/scheduler"
 )
 
 // hashSecret is what the database keeps of a token: enough to recognise it.
@@ -133,6 +136,40 @@ func (s *Store) TokenActor(ctx context.Context, secret string) (ledger.Actor, er
 		return err
 	})
 	return a, err
+}
+
+// reserveOnToken takes the most a job may cost from its token's spending limit.
+// Tokens without a limit, and jobs that are never charged, need none. What the
+// job did not cost comes back when it is over.
+func reserveOnToken(ctx context.Context, tx *Tx, token int64, j *scheduler.Job) error {
+	if token == 0 || j.Contract.MinMs == 0 {
+		return nil
+	}
+	var limit, used ledger.Amount
+	err := tx.QueryRow(ctx, `select coalesce(spending_limit, 0), held_or_spent from api_tokens where id = $1 for update`, token).Scan(&limit, &used)
+	if err != nil || limit == 0 {
+		return err
+	}
+	left := limit - used
+	switch most := j.Contract.MaxCharge; {
+	case most == 0:
+		return refuse(ledger.Invalid, "token.max_charge", "max_charge_units",
+			"This token may spend "+left.Hours()+" GPU-h more; say what the job may cost at most.", "available", left.Exact())
+	case most > left:
+		return refuse(ledger.Short, "token.limit_reached", "max_charge_units",
+			"This token may spend "+left.Hours()+" GPU-h more, "+(most-left).Hours()+" GPU-h less than the job may cost.",
+			"needed", most.Exact(), "available", left.Exact(), "short", (most - left).Exact(), "limited_by", "the token's spending limit")
+	}
+	_, err = tx.Exec(ctx, `update api_tokens set held_or_spent = held_or_spent + $2 where id = $1`, token, j.Contract.MaxCharge)
+	return err
+}
+
+// queueTokenSettled gives back, once, what a job that is over did not cost. It
+// goes before the job's own row says that it is over.
+func queueTokenSettled(batch *pgx.Batch, job ledger.JobID, charged ledger.Amount) {
+	batch.Queue(`update api_tokens t set held_or_spent = greatest(0, least(t.spending_limit, t.held_or_spent - j.max_charge + $2))
+		from jobs j where j.id = $1 and j.finished_at is null and j.min_ms > 0 and j.max_charge > 0
+			and t.id = j.token_id and t.spending_limit is not null`, job, charged)
 }
 
 // Token is one API token as its owner sees it; the secret is gone.

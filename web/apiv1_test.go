@@ -250,6 +250,44 @@ func TestAPITokensAreAskedForAndEnd(t *testing.T) {
 	wantProblem(t, err, 403, "token.unknown")
 }
 
+func TestAPITokenSpendsNoMoreThanItsLimit(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	ctx := t.Context()
+	_, err := f.store.CreateToken(ctx, f.cmd("researcher here"), store.TokenInput{Project: f.seg, Name: "bounded", Days: 1, Limit: 10 * hour, Secret: "trn_bounded"})
+	f.must(err)
+	c := f.program("trn_bounded")
+	submit := func(key string, most ledger.Amount) (api.Job, error) {
+		in := api.Submit{Key: key, Project: segPath, Pool: "h100", GPUs: 4, Command: "train"}
+		if most > 0 {
+			in.MaxCharge = &most
+		}
+		return c.Submit(ctx, in)
+	}
+	_, err = submit("none", 0)
+	wantProblem(t, err, 422, "token.max_charge")
+	first, err := submit("first", 6*hour)
+	f.must(err)
+	_, err = submit("second", 6*hour)
+	if p := wantProblem(t, err, 409, "token.limit_reached"); p.Facts["available"] != "4" || p.Facts["short"] != "2" {
+		t.Errorf("facts %v", p.Facts)
+	}
+	if _, err = c.Submit(ctx, api.Submit{Key: "free", Preset: api.PresetFree, Project: segPath, Pool: "h100", GPUs: 1, Command: "train"}); err != nil {
+		t.Errorf("an unfunded job needs no limit: %v", err)
+	}
+	f.cycle()
+	f.db.Clock.Advance(30 * time.Minute)
+	f.end(first.ID, 30*time.Minute, 0) // costs 2 GPU-h
+	if _, err = submit("second", 6*hour); err != nil {
+		t.Errorf("what the first did not cost is not given back: %v", err)
+	}
+	who, err := c.WhoAmI(ctx)
+	f.must(err)
+	if who.TokenLimit == nil || *who.TokenLimit != 10*hour || *who.TokenUsed != 8*hour || who.TokenExpires == nil {
+		t.Errorf("who %+v", who)
+	}
+}
+
 func TestAPILogsFollowTheOutput(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)

@@ -70,6 +70,18 @@ func (s *server) apiWhoAmI(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := api.WhoAmI{Person: actor.Person, Name: actor.Name, Mail: person.Email, Roles: []api.RoleAt{}, Projects: []string{}, Zone: s.zone.String(), TokenProject: actor.TokenPath}
+	tokens, err := s.store.Tokens(r.Context(), actor.Person)
+	if err != nil {
+		return err
+	}
+	for i := range tokens {
+		if t := &tokens[i]; t.ID == actor.Token {
+			out.TokenExpires = timeOf(t.ExpiresAt)
+			if t.Limit > 0 {
+				out.TokenLimit, out.TokenUsed = &t.Limit, &t.Used
+			}
+		}
+	}
 	for _, g := range actor.Grants {
 		out.Roles = append(out.Roles, api.RoleAt{Role: string(g.Role), Path: g.Path, Until: timeOf(g.Until)})
 	}

@@ -16,6 +16,12 @@ type WhoAmI struct {
 	Zone     string          `json:"zone"`     // accounting zone, IANA name
 	// TokenProject is the project the token is bound to, "" for none.
 	TokenProject string `json:"token_project,omitempty"`
+	// TokenExpires is when the token ends.
+	TokenExpires *time.Time `json:"token_expires,omitempty"`
+	// TokenLimit is what jobs may cost that are submitted with the token, nil
+	// without a limit; TokenUsed is what they cost, or may still cost.
+	TokenLimit *ledger.Amount `json:"token_limit_units,omitempty"`
+	TokenUsed  *ledger.Amount `json:"token_used_units,omitempty"`
 }
 
 // RoleAt is one role held at a path of the tree.
