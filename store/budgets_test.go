@@ -158,3 +158,53 @@ func TestPeriodsNeitherOverlapNorComeTwice(t *testing.T) {
 		t.Errorf("supply %+v, want %d", last, want)
 	}
 }
+
+// What people and projects occupied counts inside the lookback only, funded or
+// not, and not what was credited.
+func TestUseCountsTheLookback(t *testing.T) {
+	t.Parallel()
+	k := newInstitute(t)
+	k.db.Exec(t, `insert into jobs (project_id, pool_id, member_id, nodes, gpus, cpu_milli, ram_mib, milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, queue_seq, state, submitted_at)
+		values ($1, $2, $3, 1, 2, 16000, 128000, 2000, 1000000, 0, 15000, 86400000, true, false, false, 1, 'finished', '2026-09-01')`, int64(k.seg), int64(k.h100), int64(k.emmy))
+	k.db.Exec(t, `insert into attempts (job_id, n, project_id, pool_id, phase, funded, occupied_milli, milli_gpu, rate_ppm, min_ms, since) values (1, 1, $1, $2, 'closed', false, 2000, 2000, 1000000, 0, '2026-09-01')`,
+		int64(k.seg), int64(k.h100))
+	for _, s := range []struct {
+		class         string
+		hoursAgo, ran int64
+	}{{"funded", 5, 2}, {"unfunded", 2, 1}, {"funded", 169, 2}, {"credited", 30, 3}, {"ending", 20, 1}} {
+		first := k.Now().Add(-s.hoursAgo * 3_600_000)
+		k.db.Exec(t, `insert into usage_segments (attempt_id, project_id, pool_id, member_id, class, milli_gpu, occupied_milli, first, last) values (1, $1, $2, $3, $4, 2000, 2000, $5, $6)`,
+			int64(k.seg), int64(k.h100), int64(k.emmy), s.class, first.Time(), first.Add(s.ran*3_600_000).Time())
+	}
+	check := func(want ledger.Amount) {
+		t.Helper()
+		members, err := k.MemberUse(t.Context(), k.seg)
+		k.must(t, err)
+		pool, err := k.PoolUse(t.Context(), k.seg, k.h100)
+		k.must(t, err)
+		if members[k.emmy] != want || pool != want {
+			t.Errorf("member %s, project %s; want %s", members[k.emmy].Hours(), pool.Hours(), want.Hours())
+		}
+	}
+	// 2 GPUs × (2 h + 1 h + the hour of the old one that lies inside 168 h).
+	check(8 * hour)
+	// One that runs since 3 h, of which 1 h is recorded already.
+	k.db.Exec(t, `insert into attempts (job_id, n, project_id, pool_id, phase, funded, occupied_milli, milli_gpu, rate_ppm, min_ms, since, started_at, recorded_until) values (1, 2, $1, $2, 'running', false, 2000, 2000, 1000000, 0, $3, $3, $4)`,
+		int64(k.seg), int64(k.h100), k.Now().Add(-3*3_600_000).Time(), k.Now().Add(-2*3_600_000).Time())
+	check(12 * hour)
+}
+
+// Deliverable is what the share gives until the lot ends, at most what is usable.
+func TestDeliverableFollowsTheShare(t *testing.T) {
+	t.Parallel()
+	k := newInstitute(t)
+	k.must(t, k.split(t, k.ada, k.lab, SplitWant{Child: k.vision, Amount: 920 * hour}))
+	k.must(t, k.split(t, k.grace, k.vision, SplitWant{Child: k.seg, Amount: 920 * hour}))
+	at := instant("2026-11-16") // half of 92 days: 46 are left
+	k.db.Clock.Advance(at.Time().Sub(k.Now().Time()))
+	list, err := k.UsableBy(t.Context(), []ledger.GroupID{k.seg})
+	k.must(t, err)
+	if u := list[0]; u.Amount != 920*hour || u.Until != instant("2027-01-01") || u.Deliverable < 459*hour || u.Deliverable > 460*hour {
+		t.Errorf("usable %s until %v, deliverable %s; want 920 and 460", u.Amount.Hours(), u.Until.Time(), u.Deliverable.Hours())
+	}
+}

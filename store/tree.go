@@ -124,6 +124,16 @@ func sumUp(rows []TreeRow, pool ledger.PoolID, projects, programs map[groupPool]
 	}
 }
 
+// sqlOccupied is what project $1 occupied in [$2, $3), funded or not, in units:
+// milli-GPUs × seconds. What runs is recorded up to recorded_until; the rest lies
+// between that and $3.
+const sqlOccupied = `select member_id, pool_id, trunc(milli_gpu * extract(epoch from least(last, $3) - greatest(first, $2))) as units
+		from usage_segments where project_id = $1 and class in ('funded', 'unfunded') and last > $2 and first < $3
+	union all
+	select j.member_id, a.pool_id, trunc(a.milli_gpu * extract(epoch from $3 - greatest(coalesce(a.recorded_until, a.started_at), $2)))
+		from attempts a join jobs j on j.id = a.job_id
+		where a.project_id = $1 and a.phase = 'running' and a.started_at is not null and coalesce(a.recorded_until, a.started_at) < $3`
+
 // MemberUse is what each member of a project occupied within the lookback,
 // funded and not, as if charged at rate 1.000.
 func (s *Store) MemberUse(ctx context.Context, project ledger.GroupID) (map[ledger.PersonID]ledger.Amount, error) {
@@ -132,9 +142,7 @@ func (s *Store) MemberUse(ctx context.Context, project ledger.GroupID) (map[ledg
 		return nil, err
 	}
 	now := s.Now()
-	// milli-GPUs × seconds are units.
-	rows, err := s.pool.Query(ctx, `select member_id, sum(trunc(milli_gpu * extract(epoch from least(last, $3) - greatest(first, $2))))::bigint
-		from usage_segments where project_id = $1 and class in ('funded', 'unfunded') and last > $2 and first < $3 group by member_id`,
+	rows, err := s.pool.Query(ctx, `select member_id, sum(units)::bigint from (`+sqlOccupied+`) o group by member_id`,
 		int64(project), now.Add(-policy.LookbackMs), now)
 	if err != nil {
 		return nil, fmt.Errorf("store: member use: %w", err)
@@ -161,9 +169,8 @@ func (s *Store) PoolUse(ctx context.Context, project ledger.GroupID, pool ledger
 	}
 	now := s.Now()
 	var used ledger.Amount
-	err = s.pool.QueryRow(ctx, `select coalesce(sum(trunc(milli_gpu * extract(epoch from least(last, $4) - greatest(first, $3)))), 0)::bigint
-		from usage_segments where project_id = $1 and pool_id = $2 and class in ('funded', 'unfunded') and last > $3 and first < $4`,
-		int64(project), int64(pool), now.Add(-policy.LookbackMs), now).Scan(&used)
+	err = s.pool.QueryRow(ctx, `select coalesce(sum(units), 0)::bigint from (`+sqlOccupied+`) o where pool_id = $4`,
+		int64(project), now.Add(-policy.LookbackMs), now, int64(pool)).Scan(&used)
 	if err != nil {
 		return 0, fmt.Errorf("store: pool use: %w", err)
 	}

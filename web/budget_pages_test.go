@@ -183,6 +183,10 @@ func TestAdminOpensPeriodsMakesPoolsAndGroups(t *testing.T) {
 	admin.follow(admin.submit(bad, "pool-form", map[string]string{"name": "a100", "device": "A100", "rate_ppm": "500000"}))
 	group := admin.follow(admin.submit(admin.open(view.GroupsURL), "group-form", map[string]string{"kind": "program", "name": "Speech", "parent": idText(s.lab)}))
 	group.want("title", "Speech")
+	taken := admin.submit(admin.open(view.GroupsURL), "group-form", map[string]string{"kind": "program", "name": "speech", "parent": idText(s.lab)})
+	if taken.status != 422 || taken.one("refused-name") == "" {
+		t.Errorf("a name that is taken: %d %q", taken.status, taken.all("refusals"))
+	}
 	edit := admin.open(view.EditGroupURL(s.vision))
 	admin.follow(admin.submit(edit, "group-edit-form", map[string]string{"overcommit": "1.6", "name": "Vision II"})).want("title", "Vision II")
 	if _, values := admin.open(view.EditGroupURL(s.vision)).form("group-edit-form"); values.Get("overcommit") != "1.60" {
@@ -191,7 +195,7 @@ func TestAdminOpensPeriodsMakesPoolsAndGroups(t *testing.T) {
 	periods := admin.open(view.PeriodsURL)
 	pool := "supply_" + idText(s.h100)
 	overlap := admin.submit(periods, "period-form", map[string]string{"name": "2027-Q1", "first": "2026-12-31", "last": "2027-03-31", pool: "500"})
-	if overlap.status != http.StatusConflict {
+	if _, values := overlap.form("period-form"); overlap.status != 422 || overlap.one("refused-first") == "" || values.Get("name") != "2027-Q1" {
 		t.Errorf("an overlapping period: %d %q", overlap.status, overlap.all("refusals"))
 	}
 	page := admin.follow(admin.submit(periods, "period-form", map[string]string{"name": "2027-Q1", "first": "2027-01-01", "last": "2027-03-31", pool: "500"}))

@@ -52,7 +52,8 @@ func (s *server) again(w http.ResponseWriter, r *http.Request, err error, page f
 		return err
 	}
 	for _, f := range refusals {
-		if f.Kind != ledger.Invalid && f.Kind != ledger.Short {
+		taken := f.Kind == ledger.Conflict && f.Field != "" && f.Field != "key" // a name that is taken, days that overlap
+		if f.Kind != ledger.Invalid && f.Kind != ledger.Short && !taken {
 			return err
 		}
 	}
