@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -30,15 +31,25 @@ type toldReason struct {
 // and gives what the database then knows.
 func (w *World) queueReasons(batch *pgx.Batch, p *scheduler.Plan, dropped []scheduler.Reason) (map[ledger.JobID]toldReason, error) {
 	told := make(map[ledger.JobID]toldReason, len(p.Reasons))
+	// The bound must not leave the same jobs out every time: go on where it cut.
+	first := 0
+	if w.cut != 0 {
+		first, _ = slices.BinarySearchFunc(p.Reasons, w.cut, func(r scheduler.Reason, id ledger.JobID) int { return cmp.Compare(r.Job, id) })
+		w.cut = 0
+	}
 	var jobs []ledger.JobID
 	var texts []string
-	for _, list := range [2][]scheduler.Reason{p.Reasons, dropped} {
+	for _, list := range [3][]scheduler.Reason{dropped, p.Reasons[first:], p.Reasons[:first]} {
 		for i := range list {
 			r := &list[i]
 			was, known := w.told[r.Job]
 			is := toldReason{w.sumOf(r), p.Cycle}
 			fresh := known && was.sum == is.sum && p.Cycle-was.cycle < reasonRefresh+int64(r.Job)%reasonRefresh
-			if fresh || len(jobs) >= mostReasons {
+			full := len(jobs) >= mostReasons
+			if full && !fresh && w.cut == 0 {
+				w.cut = r.Job
+			}
+			if fresh || full {
 				if known {
 					told[r.Job] = was
 				}
@@ -54,10 +65,9 @@ func (w *World) queueReasons(batch *pgx.Batch, p *scheduler.Plan, dropped []sche
 	}
 	w.queueForgotten(batch, told)
 	if len(jobs) > 0 {
-		// A dropped item's reason comes after the plan's own; the last one counts.
 		batch.Queue(`insert into job_reasons (job_id, reason, at)
 			select distinct on (u.job) u.job, u.reason::jsonb, $3 from unnest($1::bigint[], $2::text[]) with ordinality u (job, reason, n)
-			order by u.job, u.n desc
+			order by u.job, u.n
 			on conflict (job_id) do update set reason = excluded.reason, at = excluded.at`, jobs, texts, p.Now)
 	}
 	return told, nil

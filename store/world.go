@@ -22,6 +22,7 @@ type World struct {
 	usage  *usageView
 	told   map[ledger.JobID]toldReason
 	seed   maphash.Seed
+	cut    ledger.JobID   // the first whose reason did not fit into the last cycle; 0 = all did
 	since  ledger.Instant // real: silence counts from here
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"tranche/ledger"
 	"tranche/scheduler"
 )
@@ -418,5 +420,30 @@ func TestManyNodesBeatAtOnce(t *testing.T) {
 	if err := k.pool.QueryRow(t.Context(), `select (select count(*) from node_telemetry), count(*) filter (where util_pct = 50), count(*) filter (where dead)
 		from devices`).Scan(&nodes, &busy, &dead); err != nil || nodes != 16 || busy != 16 || dead != 16 {
 		t.Errorf("%d telemetry rows, %d busy and %d dead devices; want 16 each (%v)", nodes, busy, dead, err)
+	}
+}
+
+// More reasons change in every cycle than one cycle writes: all of them are
+// written within a few.
+func TestTheBoundOnReasonsLeavesNobodyOut(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 0)
+	known := map[ledger.JobID]bool{}
+	for cycle := int64(1); cycle <= 3; cycle++ {
+		plan := &scheduler.Plan{Cycle: cycle, Now: k.Now()}
+		for id := ledger.JobID(1); id <= 3*mostReasons; id++ {
+			plan.Reasons = append(plan.Reasons, scheduler.Reason{Job: id, Code: scheduler.WhyFull, Rank: int(cycle)})
+		}
+		told, err := k.world.queueReasons(&pgx.Batch{}, plan, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range told {
+			known[id] = true
+		}
+		k.world.told = told
+	}
+	if len(known) != 3*mostReasons {
+		t.Errorf("%d of %d reasons written", len(known), 3*mostReasons)
 	}
 }
