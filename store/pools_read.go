@@ -81,16 +81,17 @@ type StandingLine struct {
 	Title   string
 	Project bool
 	Waiting int   // jobs waiting for the pool in it or below
-	Head    int64 // least queue_seq among them; 0: none
+	Funded  int   // of them, those that the standings order; the others come after all of these
+	Head    int64 // least queue_seq among the funded ones; 0: none
 }
 
 // standingsOf reads the standings that the last cycle sorted by, by path. Counts
 // of waiting jobs are as they are now.
 func standingsOf(ctx context.Context, tx *Tx, pool ledger.PoolID) ([]StandingLine, error) {
 	rows, err := tx.Query(ctx, `select g.id, coalesce(g.parent_id, 0), g.path, g.title, g.kind = 'project',
-			coalesce(s.usage, 0), coalesce(s.commitment, 0), coalesce(s.micro_gpu, 0), coalesce(w.n, 0), coalesce(w.head, 0)
+			coalesce(s.usage, 0), coalesce(s.commitment, 0), coalesce(s.micro_gpu, 0), coalesce(w.n, 0), coalesce(w.funded, 0), coalesce(w.head, 0)
 		from groups g left join standings s on s.group_id = g.id and s.pool_id = $1
-		left join (select project_id, count(*)::int as n, min(queue_seq) as head from jobs where pool_id = $1 and state = 'pending' group by project_id) w
+		left join (select project_id, count(*)::int as n, count(*) filter (where min_ms > 0)::int as funded, min(queue_seq) filter (where min_ms > 0) as head from jobs where pool_id = $1 and state = 'pending' group by project_id) w
 			on w.project_id = g.id
 		where g.parent_id is not null and (s.group_id is not null or w.n > 0 or g.kind = 'program') order by g.path`, pool)
 	if err != nil {
@@ -98,7 +99,7 @@ func standingsOf(ctx context.Context, tx *Tx, pool ledger.PoolID) ([]StandingLin
 	}
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l StandingLine, err error) {
 		l.Pool = pool
-		return l, row.Scan(&l.Group, &l.Parent, &l.Path, &l.Title, &l.Project, &l.Usage, &l.Commitment, &l.MicroGPU, &l.Waiting, &l.Head)
+		return l, row.Scan(&l.Group, &l.Parent, &l.Path, &l.Title, &l.Project, &l.Usage, &l.Commitment, &l.MicroGPU, &l.Waiting, &l.Funded, &l.Head)
 	})
 	if err != nil {
 		return nil, err
@@ -123,7 +124,8 @@ func addUp(lines []StandingLine) {
 		for up, ok := at[l.Parent]; ok; up, ok = at[lines[up].Parent] {
 			p := &lines[up]
 			p.Waiting += l.Waiting
-			if p.Head == 0 || l.Head < p.Head {
+			p.Funded += l.Funded
+			if l.Head != 0 && (p.Head == 0 || l.Head < p.Head) {
 				p.Head = l.Head
 			}
 		}
@@ -131,8 +133,8 @@ func addUp(lines []StandingLine) {
 }
 
 // CompareStandings orders siblings as the dispatcher serves them: least
-// standing, larger share, oldest head, id. Who waits for nothing has no head and
-// is after those who do only where all else is equal.
+// standing, larger share, oldest funded head, id. Who has none waiting is after
+// those who do only where all else is equal.
 func CompareStandings(a, b StandingLine) int {
 	head := func(l StandingLine) int64 {
 		if l.Head == 0 {

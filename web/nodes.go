@@ -105,8 +105,11 @@ func (s *server) whenReal(at ledger.Instant) view.When {
 	if at == 0 {
 		return view.When{Text: "never"}
 	}
-	ago := max(0, s.store.Real().MillisSince(at)) / 1000 * 1000
-	return view.When{Text: ledger.FormatMillis(ago) + " ago", Exact: at.Time().In(s.zone).Format("2006-01-02 15:04:05 MST")}
+	text := "just now"
+	if seconds := s.store.Real().MillisSince(at) / 1000; seconds > 0 {
+		text = ledger.FormatMillis(seconds*1000) + " ago"
+	}
+	return view.When{Text: text, Exact: at.Time().In(s.zone).Format("2006-01-02 15:04:05 MST")}
 }
 
 // nodeGrid draws nodes × devices.

@@ -123,7 +123,7 @@ func standingBars(b *store.Board) []view.StandingBars {
 // standingRows gives siblings in the order the dispatcher serves them.
 func standingRows(lines []store.StandingLine, lookbackMs int64) []view.StandingRow {
 	slices.SortFunc(lines, store.CompareStandings)
-	next := slices.IndexFunc(lines, func(l store.StandingLine) bool { return l.Waiting > 0 })
+	next := slices.IndexFunc(lines, func(l store.StandingLine) bool { return l.Funded > 0 })
 	rows := make([]view.StandingRow, len(lines))
 	for i, l := range lines {
 		rows[i] = view.StandingRow{Group: l.Title, URL: view.GroupURL(l.Group), Usage: ledger.Amount(l.Usage / 1000),
@@ -152,14 +152,23 @@ func (s *server) queueRows(b *store.Board) []view.QueueRow {
 	for i := range b.Queue {
 		j := &b.Queue[i]
 		row := view.QueueRow{JobID: j.ID, Job: jobName(j), Owner: j.Owner, Project: j.Title, Shape: shapeOf(j), Minimum: minimumText(j.Contract.MinMs),
-			Standing: pathStanding(b.Standings, j.Path, b.Policy), Urgency: int(j.Contract.Urgency), Waiting: ledger.FormatMillis(now.MillisSince(j.Submitted)),
+			Standing: "–", Urgency: int(j.Contract.Urgency), Waiting: ledger.FormatMillis(now.MillisSince(j.Submitted)),
 			Reason: s.whyShort(j, b.Policy.LookbackMs)}
 		if j.Reason != nil {
 			row.Rank = j.Reason.Rank
 		}
+		if !secondPass(j) {
+			row.Standing = pathStanding(b.Standings, j.Path, b.Policy)
+		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// secondPass says that a waiting job fills what the funded ones leave: other
+// numbers than the standings order it.
+func secondPass(j *store.JobLine) bool {
+	return j.Contract.MinMs == 0 || (j.Reason != nil && j.Reason.Code == scheduler.WhyFull)
 }
 
 // pathStanding writes the standings of a job's groups, first level first: the

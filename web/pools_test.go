@@ -82,6 +82,29 @@ func TestJobPageAndPoolPageAgree(t *testing.T) {
 	}
 }
 
+func TestUnfundedJobsAreNotSortedByStandings(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	f.run("researcher elsewhere", armsPath, "history", 8)
+	f.job("researcher elsewhere", armsPath, "running", 8)
+	f.cycle()
+	free := f.job("researcher here", segPath, "free", 8, func(s *store.Submission) { s.Preset = "free" })
+	f.job("researcher elsewhere", armsPath, "funded", 8)
+	f.cycle()
+	pool := f.as("nobody").open(view.PoolURL(f.h100))
+	queue := pool.all("queue-row")
+	if len(queue) != 2 || !strings.Contains(queue[0], "funded") || !strings.Contains(queue[1], "free") || !strings.Contains(queue[1], " – ") {
+		t.Errorf("queue %q", queue)
+	}
+	// Segmentation had less of its share, but only an unfunded job waits there.
+	if next := pool.all("next"); len(next) != 2 || !strings.Contains(pool.one("answer"), "Robots goes first") {
+		t.Errorf("next %q, answer %q", next, pool.one("answer"))
+	}
+	if levels := f.as("nobody").open(view.JobURL(free)).all("level"); len(levels) != 0 {
+		t.Errorf("an unfunded job is compared by funded standings: %q", levels)
+	}
+}
+
 func TestShortOfFundsNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)

@@ -170,6 +170,9 @@ func (s *server) whyWaiting(d *store.JobDetail, w *view.Why) {
 		w.Nodes = rejectedNodes(r)
 		w.Funds = fundsFacts(r)
 	}
+	if secondPass(&d.JobLine) {
+		return // usage without funds orders it, which no table keeps
+	}
 	for i := range d.Standings {
 		l := &d.Standings[i]
 		if ledger.Covers(l.Path, d.Path) {
@@ -189,7 +192,7 @@ func (s *server) level(d *store.JobDetail, own *store.StandingLine) view.WhyLeve
 			continue
 		}
 		all += l.MicroGPU
-		if l.Waiting > 0 && (first == nil || store.CompareStandings(*l, *first) < 0) {
+		if l.Funded > 0 && (first == nil || store.CompareStandings(*l, *first) < 0) {
 			first = l
 		}
 	}
@@ -213,7 +216,7 @@ func rejectedNodes(r *scheduler.Reason) []view.WhyNodes {
 	var out []view.WhyNodes
 	for _, d := range words {
 		if n, err := strconv.Atoi(r.Fact(scheduler.FactRejected + d.dim)); err == nil && n > 0 {
-			out = append(out, view.WhyNodes{Dimension: d.word, Nodes: n, Text: "of " + r.Fact(scheduler.FactNodes) + " nodes"})
+			out = append(out, view.WhyNodes{Dimension: d.word, Nodes: n, Text: r.Fact(scheduler.FactNodes)})
 		}
 	}
 	return out
