@@ -11,7 +11,7 @@ type loose struct {
 	unfunded []int32
 	funded   [][]int32 // by group
 	groups   []int32   // with funded ones, ascending
-	below    []bool    // by group: has loose funded attempts in it or below
+	least    []GPUTime // by group: least commitment of a loose funded attempt in it or below; 0 = there is none
 	urgency  []int8    // by group: the least among its loose funded attempts
 	reach    []GPUTime // by group: what a start may at most add and still evict under V3; see reachOf
 	known    []int32   // by group: version of reach
@@ -25,7 +25,7 @@ func (pc *poolCycle) looseRows() *loose {
 	}
 	n := len(pc.ix.t.groups)
 	lo := &loose{
-		funded: make([][]int32, n), below: make([]bool, n), urgency: make([]int8, n),
+		funded: make([][]int32, n), least: make([]GPUTime, n), urgency: make([]int8, n),
 		reach: make([]GPUTime, n), known: make([]int32, n), version: 1,
 	}
 	pc.loose = lo
@@ -42,6 +42,7 @@ func (pc *poolCycle) looseRows() *loose {
 			}
 			lo.funded[g] = append(lo.funded[g], int32(i))
 			lo.urgency[g] = min(lo.urgency[g], r.live.Job.Contract.Urgency)
+			pc.noteLeast(g, pc.commitment(i))
 		}
 	}
 	for g := range lo.funded {
@@ -49,11 +50,17 @@ func (pc *poolCycle) looseRows() *loose {
 			continue
 		}
 		lo.groups = append(lo.groups, int32(g))
-		for at := int32(g); at >= 0 && !lo.below[at]; at = pc.ix.t.parent[at] {
-			lo.below[at] = true
-		}
 	}
 	return lo
+}
+
+// noteLeast keeps the least commitment of the loose, up the tree. A commitment of
+// 0 (a policy without floor) counts as 1, which no comparison notices but "none".
+func (pc *poolCycle) noteLeast(g int32, d GPUTime) {
+	least := pc.loose.least
+	for d = max(1, d); g >= 0 && (least[g] == 0 || d < least[g]); g = pc.ix.t.parent[g] {
+		least[g] = d
+	}
 }
 
 // looseCode is the reason's code when nobody can be evicted for a job: because
@@ -106,8 +113,10 @@ func (pc *poolCycle) reachOf(g int32) GPUTime {
 			siblings = t.children[t.parent[at]]
 		}
 		for _, o := range siblings {
-			if o != at && lo.below[o] {
-				most = max(most, gap(f.ratio(at), f.ratio(o)))
+			if o != at && lo.least[o] > 0 {
+				theirs := f.ratio(o)
+				theirs.time -= lo.least[o] - 1
+				most = max(most, gap(f.ratio(at), theirs))
 			}
 		}
 	}

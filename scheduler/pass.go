@@ -26,6 +26,9 @@ func (cu *cursor) isDead(kind int32) bool { return cu.dead[kind/64]>>(kind%64)&1
 // pass lets every project's jobs try in order of standing. money 0 is the
 // funded pass; money 1 fills what is left with unfunded jobs and never evicts.
 func (pc *poolCycle) pass(money int) {
+	if pc.s.Quiet && pc.allHopeless(money) {
+		return
+	}
 	tn := newTournament(&pc.fields[money])
 	pc.enter(tn, money)
 	for g := tn.first(); g >= 0 && pc.plan.Steps < pc.p.MaxSteps; g = tn.first() {
@@ -61,6 +64,19 @@ func (pc *poolCycle) pass(money int) {
 		pc.refuseAll(pc.cursor[g], WhyOutOfWork)
 		tn.remove(g)
 	}
+}
+
+// allHopeless says that the pass can start nothing at all.
+func (pc *poolCycle) allHopeless(money int) bool {
+	if money == 1 && pc.fallen != nil {
+		return false
+	}
+	for _, q := range pc.pi.queues[money] {
+		if q.jobs > 0 && !pc.ix.t.suspended[q.group] && !pc.hopeless(q, money) {
+			return false
+		}
+	}
+	return true
 }
 
 // enter gives every project with waiting jobs of this pass a cursor and its

@@ -197,7 +197,7 @@ func (c *pointer) shift(ch change) {
 // Usage gives every project's sums at Now, sorted by pool and project.
 // Cost: O(series).
 func (l *Lookback) Usage() []Usage {
-	var out []Usage
+	out := make([]Usage, 0, len(l.keys))
 	for i, k := range l.keys {
 		if k.member != 0 {
 			continue
@@ -217,7 +217,7 @@ func (l *Lookback) Usage() []Usage {
 // Members gives every member's funded sum at Now, sorted by pool, project and
 // member. Shares are the caller's to fill.
 func (l *Lookback) Members() []MemberUsage {
-	var out []MemberUsage
+	out := make([]MemberUsage, 0, len(l.keys))
 	for i, k := range l.keys {
 		if k.member != 0 {
 			out = append(out, MemberUsage{Pool: k.pool, Project: k.project, Member: k.member, Funded: l.lists[i].sum()})
