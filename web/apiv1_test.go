@@ -241,13 +241,13 @@ func TestAPITokensAreAskedForAndEnd(t *testing.T) {
 	_, err := f.program("").WhoAmI(t.Context())
 	wantProblem(t, err, 401, "token.needed")
 	_, err = f.program("trn_guess").WhoAmI(t.Context())
-	wantProblem(t, err, 403, "token.unknown")
+	wantProblem(t, err, 401, "token.unknown")
 	c := f.client("pi here", f.seg)
 	_, err = c.WhoAmI(t.Context())
 	f.must(err)
 	f.db.Clock.Advance(8 * 24 * time.Hour)
 	_, err = c.WhoAmI(t.Context())
-	wantProblem(t, err, 403, "token.unknown")
+	wantProblem(t, err, 401, "token.unknown")
 }
 
 func TestAPITokenSpendsNoMoreThanItsLimit(t *testing.T) {

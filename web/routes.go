@@ -149,6 +149,10 @@ func (s *server) guard(rt route) http.Handler {
 				s.askToSignIn(w, r)
 				return
 			}
+			if refusals := refusalsOf(err); isAPI(r) && len(refusals) > 0 && refusals[0].Kind == ledger.Denied {
+				unauthorized(w, r, refusals) // a token nobody holds, or one that is over
+				return
+			}
 			if err != nil {
 				s.fail(w, r, err)
 				return
@@ -197,16 +201,21 @@ func usesSession(pattern string) bool {
 	return !isProgram(pattern)
 }
 
+// unauthorized tells a program that its token is missing or no longer one.
+func unauthorized(w http.ResponseWriter, r *http.Request, refusals ledger.Refusals) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	p := problemOf(refusals, visitOf(r.Context()).id)
+	p.Status = http.StatusUnauthorized
+	writeProblem(w, p)
+}
+
 // askToSignIn sends people to the sign-in page and tells programs what they lack.
 func (s *server) askToSignIn(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		p := problemOf(ledger.Refusals{{
+		unauthorized(w, r, ledger.Refusals{{
 			Kind: ledger.Denied, Code: "token.needed",
 			Detail: "Send an API token as a bearer token; make one under Tokens.",
-		}}, visitOf(r.Context()).id)
-		p.Status = http.StatusUnauthorized
-		writeProblem(w, p)
+		}})
 		return
 	}
 	to := view.SignInURL
