@@ -40,15 +40,28 @@ func (s *server) operations() []operation {
 		{get, api.PathOpenAPI, "", open, "describe", "This interface, as an OpenAPI document.", nil, nil, map[string]any{}, s.apiDescribe},
 		{get, api.PathWhoAmI, ledger.SeeOpen, signedIn, "whoami", "Who the token belongs to and what it may do.", nil, nil, api.WhoAmI{}, s.apiWhoAmI},
 		{get, api.PathBalances, ledger.SeeOpen, signedIn, "balances", "What projects have, hold and may use, by pool.", place, nil, api.Balances{}, s.apiBalances},
-		{get, api.PathStatement, ledger.SeeOpen, signedIn, "statement", "One project's ledger in one pool, oldest first.",
-			append([]parameter{{"project", "string", "path"}, {"pool", "string", "name"}, {"from", "date-time", "first instant"}, {"to", "date-time", "first instant after"}}, page...), nil, api.Statement{}, s.apiStatement},
-		{get, api.PathJobs, ledger.SeeOpen, signedIn, "jobs", "Jobs, newest first.",
-			append(append(place, parameter{"state", "string", strings.Join(store.JobStates(), ", ")}, parameter{"mine", "boolean", "1: only the caller's"}), page...), nil, api.JobList{}, s.apiJobs},
+		{
+			get, api.PathStatement, ledger.SeeOpen, signedIn, "statement", "One project's ledger in one pool, oldest first.",
+			append([]parameter{{"project", "string", "path"}, {"pool", "string", "name"}, {"from", "date-time", "first instant"}, {"to", "date-time", "first instant after"}}, page...), nil,
+			api.Statement{},
+			s.apiStatement,
+		},
+		{
+			get, api.PathJobs, ledger.SeeOpen, signedIn, "jobs", "Jobs, newest first.",
+			append(append(place, parameter{"state", "string", strings.Join(store.JobStates(), ", ")}, parameter{"mine", "boolean", "1: only the caller's"}), page...), nil,
+			api.JobList{},
+			s.apiJobs,
+		},
 		{post, api.PathJobs, ledger.JobSubmit, anywhere, "submit", "Submit a job. The same key with the same content gives the first job again.", nil, api.Submit{}, api.Job{}, s.apiSubmit},
 		{get, api.PathJob, ledger.SeeOpen, signedIn, "job", "One job with its attempts.", nil, nil, api.Job{}, s.apiJob},
 		{get, api.PathWhy, ledger.SeeOpen, signedIn, "why", "Why a job stands where it stands, with the numbers that decided.", nil, nil, api.Why{}, s.apiWhy},
-		{get, api.PathJobLogs, ledger.SeePrivate, signedIn, "logs", "A piece of a job's output.",
-			[]parameter{{"attempt", "integer", "id; the newest without it"}, {"rank", "integer", "node of the gang, from 0"}, {"offset", "integer", "bytes"}, {"wait_ms", "integer", "real ms to wait for more, at most 30,000"}}, nil, api.Logs{}, s.apiLogs},
+		{
+			get, api.PathJobLogs, ledger.SeePrivate, signedIn, "logs", "A piece of a job's output.",
+			[]parameter{{"attempt", "integer", "id; the newest without it"}, {"rank", "integer", "node of the gang, from 0"}, {"offset", "integer", "bytes"}, {"wait_ms", "integer", "real ms to wait for more, at most 30,000"}},
+			nil,
+			api.Logs{},
+			s.apiLogs,
+		},
 		{post, api.PathCancel, ledger.JobCancel, anywhere, "cancel", "End a job; what runs gets its grace.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.CancelJob)},
 		{post, api.PathPause, ledger.JobPause, anywhere, "pause", "Keep a waiting job from starting.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.PauseJob)},
 		{post, api.PathResume, ledger.JobPause, anywhere, "resume", "Let a paused job start again.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.ResumeJob)},
@@ -115,9 +128,11 @@ func (s *server) apiSubmit(w http.ResponseWriter, r *http.Request) error {
 	if err := readBody(r, &in); err != nil {
 		return err
 	}
-	sub := store.Submission{Preset: in.Preset, Name: in.Name, Project: in.Project, Pool: in.Pool, Nodes: in.Nodes, GPUs: in.GPUs, GPUMilli: in.GPUMilli,
+	sub := store.Submission{
+		Preset: in.Preset, Name: in.Name, Project: in.Project, Pool: in.Pool, Nodes: in.Nodes, GPUs: in.GPUs, GPUMilli: in.GPUMilli,
 		CPUMilli: in.CPUMilli, RAMMiB: in.RAMMiB, Command: in.Command, WorkDir: in.WorkDir, Env: in.Env, OutputPath: in.OutputPath, Checkpoint: in.Checkpoint,
-		MinMs: in.MinRuntimeMS, GraceMs: in.GraceMS, MaxMs: in.MaxRuntimeMS, Resumable: in.Resumable, OrFree: in.OrFree, Urgency: in.Urgency}
+		MinMs: in.MinRuntimeMS, GraceMs: in.GraceMS, MaxMs: in.MaxRuntimeMS, Resumable: in.Resumable, OrFree: in.OrFree, Urgency: in.Urgency,
+	}
 	switch in.WhenMoneyEnds {
 	case "", api.MoneyGoOn:
 	case api.MoneyStop:

@@ -226,8 +226,12 @@ func TestAPINamesFieldsAndKeys(t *testing.T) {
 		status    int
 		code      string
 	}{
-		{good, "", 422, "key.missing"}, {good, "header-key", 201, ""}, {`{"gpu": 1}`, "a", 422, "body.unknown_field"},
-		{`{"gpus": "8"}`, "b", 422, "body.type"}, {`nonsense`, "c", 422, "body.unreadable"}, {good + good, "d", 422, "body.trailing"},
+		{good, "", 422, "key.missing"},
+		{good, "header-key", 201, ""},
+		{`{"gpu": 1}`, "a", 422, "body.unknown_field"},
+		{`{"gpus": "8"}`, "b", 422, "body.type"},
+		{`nonsense`, "c", 422, "body.unreadable"},
+		{good + good, "d", 422, "body.trailing"},
 	} {
 		if status, p := send(c.body, c.key); status != c.status || p.Code != c.code {
 			t.Errorf("%s with key %q: %d %s, want %d %s", c.body, c.key, status, p.Code, c.status, c.code)

@@ -15,11 +15,13 @@ type jobVerb func(ctx context.Context, cmd store.Command, id ledger.JobID) error
 
 // wireJob is a job in a list: its private parts are never in it.
 func (s *server) wireJob(j *store.JobLine, lookbackMs int64) api.Job {
-	out := api.Job{ID: j.ID, Name: j.Name, Project: j.Path, Pool: j.PoolName, User: j.Owner, State: j.State, Result: j.Result, Signal: j.ExitSignal,
+	out := api.Job{
+		ID: j.ID, Name: j.Name, Project: j.Path, Pool: j.PoolName, User: j.Owner, State: j.State, Result: j.Result, Signal: j.ExitSignal,
 		Nodes: j.Shape.Nodes, GPUs: j.Shape.GPUs, CPUMilli: j.Shape.CPUMilli, RAMMiB: j.Shape.RAMMiB,
 		MinRuntimeMS: j.Contract.MinMs, GraceMS: j.Contract.GraceMs, MaxRuntimeMS: j.Contract.MaxMs, Resumable: j.Contract.Resumable,
 		WhenMoneyEnds: api.MoneyGoOn, Urgency: int(j.Contract.Urgency), OrFree: j.Contract.OrFree,
-		Submitted: j.Submitted.Time(), Ended: timeOf(j.Finished), Charged: j.Charged, Held: j.Held}
+		Submitted: j.Submitted.Time(), Ended: timeOf(j.Finished), Charged: j.Charged, Held: j.Held,
+	}
 	if j.Shape.GPUMilli != 1000 {
 		out.GPUMilli = j.Shape.GPUMilli
 	}
@@ -49,8 +51,10 @@ func (s *server) wireJobDetail(d *store.JobDetail) api.Job {
 	}
 	for i := range d.Runs {
 		a := &d.Runs[i]
-		wire := api.Attempt{ID: a.ID, Number: a.N, State: a.Phase, Funded: a.Funded && a.MinMs > 0, Nodes: a.NodeNames, Started: timeOf(a.Started),
-			ProtectedUntil: timeOf(a.ProtectedUntil), Ended: timeOf(a.Ended), ElapsedMS: a.ElapsedMs, Charged: a.Charged - a.Credited, Cause: a.Cause, Detail: a.Detail}
+		wire := api.Attempt{
+			ID: a.ID, Number: a.N, State: a.Phase, Funded: a.Funded && a.MinMs > 0, Nodes: a.NodeNames, Started: timeOf(a.Started),
+			ProtectedUntil: timeOf(a.ProtectedUntil), Ended: timeOf(a.Ended), ElapsedMS: a.ElapsedMs, Charged: a.Charged - a.Credited, Cause: a.Cause, Detail: a.Detail,
+		}
 		if a.Ended != 0 {
 			wire.State, wire.ExitCode, wire.Signal = "ended", a.ExitCode, a.ExitSignal
 		}
@@ -282,8 +286,10 @@ func (s *server) apiPools(w http.ResponseWriter, r *http.Request) error {
 	out := api.PoolList{Pools: make([]api.Pool, len(pools))}
 	for i := range pools {
 		p := &pools[i]
-		out.Pools[i] = api.Pool{ID: p.ID, Name: p.Name, Model: p.Model, RatePPM: p.RatePPM, Nodes: p.Nodes, Devices: p.Devices, Funded: p.Funded,
-			Unfunded: p.Unfunded, Ending: p.Ending, Idle: p.Idle(), Down: p.Down, Waiting: p.Waiting, Frozen: p.FrozenWhy}
+		out.Pools[i] = api.Pool{
+			ID: p.ID, Name: p.Name, Model: p.Model, RatePPM: p.RatePPM, Nodes: p.Nodes, Devices: p.Devices, Funded: p.Funded,
+			Unfunded: p.Unfunded, Ending: p.Ending, Idle: p.Idle(), Down: p.Down, Waiting: p.Waiting, Frozen: p.FrozenWhy,
+		}
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
@@ -300,8 +306,10 @@ func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) error {
 		if pool != "" && n.PoolName != pool {
 			continue
 		}
-		node := api.Node{ID: n.ID, Name: n.Name, Pool: n.PoolName, Health: healthText(n), Note: note(n), Devices: len(n.Devices), CPUMilli: n.CPUMilli,
-			RAMMiB: n.RAMMiB, Heartbeat: timeOf(n.Heartbeat), Jobs: []ledger.JobID{}}
+		node := api.Node{
+			ID: n.ID, Name: n.Name, Pool: n.PoolName, Health: healthText(n), Note: note(n), Devices: len(n.Devices), CPUMilli: n.CPUMilli,
+			RAMMiB: n.RAMMiB, Heartbeat: timeOf(n.Heartbeat), Jobs: []ledger.JobID{},
+		}
 		for _, h := range n.Holders {
 			node.Jobs = append(node.Jobs, h.Job.ID)
 		}

@@ -156,11 +156,24 @@ func (s *server) chargeCells(c store.Charge) []cell {
 		return strconv.FormatInt(n, 10)
 	}
 	return []cell{
-		{"booked_at", s.stamp(c.At), false}, {"kind", chargeKind(c), false}, {"project", c.Path, false}, {"project_name", c.Title, false}, {"cost_centre", c.CostCentre, false},
-		{"pool", c.Pool, false}, {"period", c.Period, false}, {"lot", id(int64(c.Lot)), true}, {"job", id(int64(c.Job)), true},
-		{"attempt", id(int64(c.AttemptN)), true}, {"person", id(int64(c.Member)), true}, {"used_from", s.stamp(c.From), false}, {"used_to", s.stamp(c.To), false},
-		{"charged_gpus", milliText(c.Rate.MilliGPU), true}, {"rate", rateText(c.Rate.PPM), true}, {"gpu_hours", c.Amount.Exact(), true},
-		{"units", strconv.FormatInt(int64(c.Amount), 10), true}, {"entry", c.Key, false},
+		{"booked_at", s.stamp(c.At), false},
+		{"kind", chargeKind(c), false},
+		{"project", c.Path, false},
+		{"project_name", c.Title, false},
+		{"cost_centre", c.CostCentre, false},
+		{"pool", c.Pool, false},
+		{"period", c.Period, false},
+		{"lot", id(int64(c.Lot)), true},
+		{"job", id(int64(c.Job)), true},
+		{"attempt", id(int64(c.AttemptN)), true},
+		{"person", id(int64(c.Member)), true},
+		{"used_from", s.stamp(c.From), false},
+		{"used_to", s.stamp(c.To), false},
+		{"charged_gpus", milliText(c.Rate.MilliGPU), true},
+		{"rate", rateText(c.Rate.PPM), true},
+		{"gpu_hours", c.Amount.Exact(), true},
+		{"units", strconv.FormatInt(int64(c.Amount), 10), true},
+		{"entry", c.Key, false},
 	}
 }
 

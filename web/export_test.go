@@ -126,9 +126,16 @@ func TestL14TextIsTextAndNumbersAreNumbers(t *testing.T) {
 		row          int
 		column, want string
 	}{
-		{0, "project_name", "'=1+1"}, {0, "cost_centre", "00123"}, {0, "gpu_hours", "0.5"}, {0, "kind", "charge"},
-		{1, "project_name", "'@SUM(A1)"}, {1, "cost_centre", "'-2"}, {1, "gpu_hours", "0.02"},
-		{2, "gpu_hours", "-0.02"}, {2, "units", "-72000"}, {2, "kind", "credit"},
+		{0, "project_name", "'=1+1"},
+		{0, "cost_centre", "00123"},
+		{0, "gpu_hours", "0.5"},
+		{0, "kind", "charge"},
+		{1, "project_name", "'@SUM(A1)"},
+		{1, "cost_centre", "'-2"},
+		{1, "gpu_hours", "0.02"},
+		{2, "gpu_hours", "-0.02"},
+		{2, "units", "-72000"},
+		{2, "kind", "credit"},
 	} {
 		if got := file.cell(t, c.row, c.column); got != c.want {
 			t.Errorf("row %d %s is %q, want %q", c.row, c.column, got, c.want)

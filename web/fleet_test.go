@@ -52,11 +52,15 @@ func newFleet(t testing.TB, nodes int) *fleet {
 // award lets a PI ask and a manager grant all of it.
 func (f *fleet) award(pi, manager string, project ledger.GroupID, amount ledger.Amount) {
 	f.t.Helper()
-	id, err := f.store.SaveRequest(f.t.Context(), f.cmd(pi), store.RequestInput{Project: project, Period: f.q4, Purpose: "train", Outcome: "a model",
-		Lines: []ledger.RequestLine{{Pool: f.h100, Asked: amount}}, Submit: true})
+	id, err := f.store.SaveRequest(f.t.Context(), f.cmd(pi), store.RequestInput{
+		Project: project, Period: f.q4, Purpose: "train", Outcome: "a model",
+		Lines: []ledger.RequestLine{{Pool: f.h100, Asked: amount}}, Submit: true,
+	})
 	f.must(err)
-	_, err = f.store.ReviewRequest(f.t.Context(), f.cmd(manager), store.ReviewCommand{Request: id,
-		Decision: ledger.Decision{Action: ledger.Award, Version: 1, Amounts: []ledger.PoolAmount{{Pool: f.h100, Amount: amount}}}})
+	_, err = f.store.ReviewRequest(f.t.Context(), f.cmd(manager), store.ReviewCommand{
+		Request:  id,
+		Decision: ledger.Decision{Action: ledger.Award, Version: 1, Amounts: []ledger.PoolAmount{{Pool: f.h100, Amount: amount}}},
+	})
 	f.must(err)
 }
 

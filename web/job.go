@@ -32,9 +32,11 @@ func (s *server) jobPage(r *http.Request, stop view.Form) (templ.Component, erro
 	if err != nil {
 		return nil, err
 	}
-	m := view.Job{ID: d.ID, Name: jobName(&d.JobLine), Owner: d.Owner, ProjectID: d.Project, Project: d.Title, PoolID: d.Pool, Pool: d.PoolName,
+	m := view.Job{
+		ID: d.ID, Name: jobName(&d.JobLine), Owner: d.Owner, ProjectID: d.Project, Project: d.Title, PoolID: d.Pool, Pool: d.PoolName,
 		State: d.State, Bar: s.contractBar(&d), Why: s.why(&d), Contract: contractFacts(&d), Workload: workloadFacts(&d), Attempts: s.attemptRows(&d),
-		Charges: s.chargeRows(&d), Total: hours(d.Charged), MayCancel: d.May.Cancel, MayPause: d.May.Pause, MayResume: d.May.Resume, Key: uuid.NewString()}
+		Charges: s.chargeRows(&d), Total: hours(d.Charged), MayCancel: d.May.Cancel, MayPause: d.May.Pause, MayResume: d.May.Resume, Key: uuid.NewString(),
+	}
 	m.StateText, _ = s.stateOf(&d.JobLine)
 	if d.May.Stop {
 		m.Stop = &stop
@@ -132,8 +134,10 @@ func (s *server) attemptRows(d *store.JobDetail) []view.AttemptRow {
 	var rows []view.AttemptRow
 	for i := range d.Runs {
 		a := &d.Runs[i]
-		row := view.AttemptRow{ID: a.ID, Number: a.N, NodeText: nodesText(a.NodeNames), Class: s.classOf(a),
-			Started: s.when(a.Started), Ended: s.when(a.Ended), Elapsed: "–", End: endText(a), Charged: hours(a.Charged - a.Credited)}
+		row := view.AttemptRow{
+			ID: a.ID, Number: a.N, NodeText: nodesText(a.NodeNames), Class: s.classOf(a),
+			Started: s.when(a.Started), Ended: s.when(a.Ended), Elapsed: "–", End: endText(a), Charged: hours(a.Charged - a.Credited),
+		}
 		if len(a.NodeIDs) == 1 {
 			row.NodeID = a.NodeIDs[0]
 		}

@@ -227,10 +227,14 @@ func (s *server) jobFormPage(r *http.Request, form view.Form) (templ.Component, 
 
 // usableRow is what one project may use on one pool, beside the form.
 func (s *server) usableRow(u *store.Usable) view.UsableRow {
-	return view.UsableRow{ProjectID: u.Project, Project: u.Title, PoolID: u.Pool, Pool: u.PoolName, Usable: hours(u.Amount),
+	return view.UsableRow{
+		ProjectID: u.Project, Project: u.Title, PoolID: u.Pool, Pool: u.PoolName, Usable: hours(u.Amount),
 		LimitedBy: limitText(u.LimitedBy, u.Path), Until: s.until(u.Until), Deliverable: hours(u.Deliverable),
-		Bar: view.BudgetBar{Label: u.Title + " on " + u.PoolName, Total: u.Spent + u.Held + u.Left, Spent: u.Spent, Held: u.Held,
-			Limited: max(0, u.Left-u.Amount), LimitedBy: u.LimitedBy, DuePPM: -1, ProjectedPPM: -1}}
+		Bar: view.BudgetBar{
+			Label: u.Title + " on " + u.PoolName, Total: u.Spent + u.Held + u.Left, Spent: u.Spent, Held: u.Held,
+			Limited: max(0, u.Left-u.Amount), LimitedBy: u.LimitedBy, DuePPM: -1, ProjectedPPM: -1,
+		},
+	}
 }
 
 // cancelJob, pauseJob and resumeJob take a verb on a job.

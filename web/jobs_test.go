@@ -17,8 +17,10 @@ func TestSubmitFormNamesEveryWrongFieldAndKeepsWhatWasTyped(t *testing.T) {
 	f := newFleet(t, 1)
 	b := f.as("researcher here")
 	page := b.open(view.NewJobURL)
-	typed := map[string]string{"project": segPath, "pool": "h100", "name": "late-night", "gpus": "9", "command": "  ", "minimum": "soon", "grace": "2 h",
-		"environment": "SEED", "max_charge": "a lot", "urgency": "8"}
+	typed := map[string]string{
+		"project": segPath, "pool": "h100", "name": "late-night", "gpus": "9", "command": "  ", "minimum": "soon", "grace": "2 h",
+		"environment": "SEED", "max_charge": "a lot", "urgency": "8",
+	}
 	again := b.submit(page, "job-form", typed)
 	if again.status != http.StatusUnprocessableEntity {
 		t.Fatalf("status %d: %s", again.status, again.one("refusal"))
@@ -35,8 +37,10 @@ func TestSubmitFormNamesEveryWrongFieldAndKeepsWhatWasTyped(t *testing.T) {
 			t.Errorf("refusals do not say %q: %s", sentence, list)
 		}
 	}
-	fixed := b.submit(again, "job-form", map[string]string{"gpus": "2", "command": "train", "minimum": "90 min", "grace": "60 s", "environment": "SEED=7\nMODE=fast",
-		"max_charge": "12.5", "urgency": "5"})
+	fixed := b.submit(again, "job-form", map[string]string{
+		"gpus": "2", "command": "train", "minimum": "90 min", "grace": "60 s", "environment": "SEED=7\nMODE=fast",
+		"max_charge": "12.5", "urgency": "5",
+	})
 	job := b.follow(fixed)
 	job.want("title", "late-night")
 	job.want("contract-minimum", "90 min")

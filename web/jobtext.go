@@ -176,8 +176,10 @@ func (s *server) elapsedOf(a *store.AttemptHead) string {
 
 // jobRow is a job in a list.
 func (s *server) jobRow(j *store.JobLine, lookbackMs int64) view.JobRow {
-	row := view.JobRow{ID: j.ID, Name: jobName(j), Owner: j.Owner, ProjectID: j.Project, Project: j.Title, PoolID: j.Pool, Pool: j.PoolName,
-		Shape: shapeOf(j), State: j.State, Submitted: s.when(j.Submitted), Elapsed: s.elapsedOf(j.Last), Charged: hours(j.Charged)}
+	row := view.JobRow{
+		ID: j.ID, Name: jobName(j), Owner: j.Owner, ProjectID: j.Project, Project: j.Title, PoolID: j.Pool, Pool: j.PoolName,
+		Shape: shapeOf(j), State: j.State, Submitted: s.when(j.Submitted), Elapsed: s.elapsedOf(j.Last), Charged: hours(j.Charged),
+	}
 	row.StateText, row.Mark = s.stateOf(j)
 	row.Why = s.whyShort(j, lookbackMs)
 	return row

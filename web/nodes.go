@@ -88,8 +88,10 @@ func note(n *store.NodeLine) string {
 }
 
 func (s *server) nodeRow(n *store.NodeLine) view.NodeRow {
-	row := view.NodeRow{ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Devices: len(n.Devices),
-		Heartbeat: s.whenReal(n.Heartbeat), Note: note(n)}
+	row := view.NodeRow{
+		ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Devices: len(n.Devices),
+		Heartbeat: s.whenReal(n.Heartbeat), Note: note(n),
+	}
 	held := map[int32]bool{}
 	for _, h := range n.Holders {
 		for _, d := range h.Devices {
@@ -188,8 +190,10 @@ func (s *server) nodePage(r *http.Request, form view.Form) (templ.Component, err
 		return nil, err
 	}
 	n := &d.NodeLine
-	m := view.Node{ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Facts: s.nodeFacts(n), Grid: s.nodeGrid("", []store.NodeLine{*n}),
-		Devices: s.deviceRows(n), Form: form, MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n)}
+	m := view.Node{
+		ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Facts: s.nodeFacts(n), Grid: s.nodeGrid("", []store.NodeLine{*n}),
+		Devices: s.deviceRows(n), Form: form, MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n),
+	}
 	for i := range n.Holders {
 		row := s.runningRow(&n.Holders[i].Job)
 		row.Node = n.Name

@@ -18,8 +18,10 @@ func (s *server) apiDescribe(w http.ResponseWriter, _ *http.Request) error {
 func (s *server) describe() map[string]any {
 	schemas := schemas{}
 	paths := map[string]map[string]any{}
-	problem := map[string]any{"description": "A refusal: what is wrong, in which field, and what to do.",
-		"content": map[string]any{"application/problem+json": map[string]any{"schema": schemas.of(reflect.TypeFor[api.Problem]())}}}
+	problem := map[string]any{
+		"description": "A refusal: what is wrong, in which field, and what to do.",
+		"content":     map[string]any{"application/problem+json": map[string]any{"schema": schemas.of(reflect.TypeFor[api.Problem]())}},
+	}
 	for _, o := range s.operations() {
 		call := map[string]any{"operationId": o.id, "summary": o.summary, "responses": map[string]any{
 			successOf(o): map[string]any{"description": o.summary, "content": jsonContent(schemas.of(reflect.TypeOf(o.out)))},
@@ -41,13 +43,17 @@ func (s *server) describe() map[string]any {
 	}
 	return map[string]any{
 		"openapi": "3.1.0",
-		"info": map[string]any{"title": "Tranche", "version": "1",
-			"description": "Times are RFC 3339 in UTC. Durations are whole milliseconds. Amounts are ledger units: 3,600,000 per GPU-hour. Every command carries a key made by its sender, in the body or as Idempotency-Key: the same key with the same content gives the first result."},
+		"info": map[string]any{
+			"title": "Tranche", "version": "1",
+			"description": "Times are RFC 3339 in UTC. Durations are whole milliseconds. Amounts are ledger units: 3,600,000 per GPU-hour. Every command carries a key made by its sender, in the body or as Idempotency-Key: the same key with the same content gives the first result.",
+		},
 		"servers":  []any{map[string]any{"url": s.cfg.PublicURL}},
 		"security": []any{map[string]any{"token": []any{}}},
 		"paths":    paths,
-		"components": map[string]any{"schemas": schemas,
-			"securitySchemes": map[string]any{"token": map[string]any{"type": "http", "scheme": "bearer", "description": "An API token of a person for one project."}}},
+		"components": map[string]any{
+			"schemas":         schemas,
+			"securitySchemes": map[string]any{"token": map[string]any{"type": "http", "scheme": "bearer", "description": "An API token of a person for one project."}},
+		},
 	}
 }
 
@@ -66,8 +72,10 @@ func jsonContent(schema map[string]any) map[string]any {
 func parametersOf(o operation) []any {
 	var out []any
 	if strings.Contains(o.path, "{id}") {
-		out = append(out, map[string]any{"name": "id", "in": "path", "required": true, "description": "job number",
-			"schema": map[string]any{"type": "integer", "format": "int64"}})
+		out = append(out, map[string]any{
+			"name": "id", "in": "path", "required": true, "description": "job number",
+			"schema": map[string]any{"type": "integer", "format": "int64"},
+		})
 	}
 	for _, p := range o.query {
 		schema := map[string]any{"type": p.kind}
@@ -77,8 +85,10 @@ func parametersOf(o operation) []any {
 		out = append(out, map[string]any{"name": p.name, "in": "query", "description": p.help, "schema": schema})
 	}
 	if o.in != nil {
-		out = append(out, map[string]any{"name": "Idempotency-Key", "in": "header", "description": "the command's key, when the body has none",
-			"schema": map[string]any{"type": "string"}})
+		out = append(out, map[string]any{
+			"name": "Idempotency-Key", "in": "header", "description": "the command's key, when the body has none",
+			"schema": map[string]any{"type": "string"},
+		})
 	}
 	return out
 }

@@ -39,8 +39,10 @@ func poolRow(p *store.PoolLine) view.PoolRow {
 	if device == "" {
 		device = "CPU only"
 	}
-	return view.PoolRow{ID: p.ID, Name: p.Name, Device: device, Nodes: p.Nodes, Devices: p.Devices, Funded: p.Funded, Unfunded: p.Unfunded,
-		Ending: p.Ending, Idle: p.Idle(), Down: p.Down, Waiting: p.Waiting, Rate: rateText(p.RatePPM)}
+	return view.PoolRow{
+		ID: p.ID, Name: p.Name, Device: device, Nodes: p.Nodes, Devices: p.Devices, Funded: p.Funded, Unfunded: p.Unfunded,
+		Ending: p.Ending, Idle: p.Idle(), Down: p.Down, Waiting: p.Waiting, Rate: rateText(p.RatePPM),
+	}
 }
 
 // rateText writes a pool's rate: "1.000", "2.375".
@@ -58,8 +60,10 @@ func (s *server) showPool(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	m := view.Pool{ID: b.ID, Name: b.Name, Occupied: poolRow(&b.PoolLine), Bars: standingBars(&b), Queue: s.queueRows(&b),
-		More: max(0, b.Waiting-len(b.Queue)), Running: s.liveRows(&b), Cycle: s.cycleFacts(&b)}
+	m := view.Pool{
+		ID: b.ID, Name: b.Name, Occupied: poolRow(&b.PoolLine), Bars: standingBars(&b), Queue: s.queueRows(&b),
+		More: max(0, b.Waiting-len(b.Queue)), Running: s.liveRows(&b), Cycle: s.cycleFacts(&b),
+	}
 	if len(b.Fleet) > 0 {
 		m.Grid = s.nodeGrid(b.Name, b.Fleet)
 	}
@@ -126,9 +130,11 @@ func standingRows(lines []store.StandingLine, lookbackMs int64) []view.StandingR
 	next := slices.IndexFunc(lines, func(l store.StandingLine) bool { return l.Funded > 0 })
 	rows := make([]view.StandingRow, len(lines))
 	for i, l := range lines {
-		rows[i] = view.StandingRow{Group: l.Title, URL: view.GroupURL(l.Group), Usage: ledger.Amount(l.Usage / 1000),
+		rows[i] = view.StandingRow{
+			Group: l.Title, URL: view.GroupURL(l.Group), Usage: ledger.Amount(l.Usage / 1000),
 			Commitment: ledger.Amount(l.Commitment / 1000), Share: shareOf(l.MicroGPU, lookbackMs), Standing: l.Times(lookbackMs),
-			Next: i == next, Waiting: l.Waiting}
+			Next: i == next, Waiting: l.Waiting,
+		}
 		if l.MicroGPU == 0 {
 			rows[i].Standing = "–"
 		}
@@ -151,9 +157,11 @@ func (s *server) queueRows(b *store.Board) []view.QueueRow {
 	rows := make([]view.QueueRow, 0, len(b.Queue))
 	for i := range b.Queue {
 		j := &b.Queue[i]
-		row := view.QueueRow{JobID: j.ID, Job: jobName(j), Owner: j.Owner, Project: j.Title, Shape: shapeOf(j), Minimum: minimumText(j.Contract.MinMs),
+		row := view.QueueRow{
+			JobID: j.ID, Job: jobName(j), Owner: j.Owner, Project: j.Title, Shape: shapeOf(j), Minimum: minimumText(j.Contract.MinMs),
 			Standing: "–", Urgency: int(j.Contract.Urgency), Waiting: ledger.FormatMillis(now.MillisSince(j.Submitted)),
-			Reason: s.whyShort(j, b.Policy.LookbackMs)}
+			Reason: s.whyShort(j, b.Policy.LookbackMs),
+		}
 		if j.Reason != nil {
 			row.Rank = j.Reason.Rank
 		}
@@ -204,8 +212,10 @@ func (s *server) liveRows(b *store.Board) []view.RunningRow {
 // runningRow is a live job in a list.
 func (s *server) runningRow(j *store.JobLine) view.RunningRow {
 	state, mark := s.stateOf(j)
-	return view.RunningRow{JobID: j.ID, Job: jobName(j), Owner: j.Owner, Project: j.Title, Shape: shapeOf(j), Class: mark,
-		State: strings.TrimPrefix(state, "running, "), Elapsed: s.elapsedOf(j.Last)}
+	return view.RunningRow{
+		JobID: j.ID, Job: jobName(j), Owner: j.Owner, Project: j.Title, Shape: shapeOf(j), Class: mark,
+		State: strings.TrimPrefix(state, "running, "), Elapsed: s.elapsedOf(j.Last),
+	}
 }
 
 // cycleFacts says when the last cycle left the standings.

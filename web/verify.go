@@ -37,8 +37,10 @@ func (s *server) runVerify(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	took := time.Duration(s.store.Real()-began) * time.Microsecond
-	m := view.Verify{Ran: true, OK: report.OK(), At: s.when(s.store.Now()), Took: took.Round(time.Millisecond).String(), Facts: verifyFacts(report),
-		Command: verifyCommand, Key: uuid.NewString()}
+	m := view.Verify{
+		Ran: true, OK: report.OK(), At: s.when(s.store.Now()), Took: took.Round(time.Millisecond).String(), Facts: verifyFacts(report),
+		Command: verifyCommand, Key: uuid.NewString(),
+	}
 	for _, f := range report.Faults {
 		fault := view.VerifyFault{Entry: f.Entry, Text: f.Detail}
 		if f.Transfer >= 0 {

@@ -196,8 +196,10 @@ func (s *server) level(d *store.JobDetail, own *store.StandingLine) view.WhyLeve
 			first = l
 		}
 	}
-	out := view.WhyLevel{Parent: d.Names[own.Parent], Group: own.Title, Usage: gpuTime(own.Usage), Commitment: gpuTime(own.Commitment),
-		Share: percent(ratio(ledger.Amount(own.MicroGPU), ledger.Amount(all))), Standing: own.Times(look)}
+	out := view.WhyLevel{
+		Parent: d.Names[own.Parent], Group: own.Title, Usage: gpuTime(own.Usage), Commitment: gpuTime(own.Commitment),
+		Share: percent(ratio(ledger.Amount(own.MicroGPU), ledger.Amount(all))), Standing: own.Times(look),
+	}
 	if first != nil && first.Group != own.Group {
 		out.Winner, out.WinnerStanding = first.Title, first.Times(look)
 	}
@@ -210,8 +212,11 @@ func gpuTime(t scheduler.GPUTime) view.Num { return hours(ledger.Amount(t / 1000
 // rejectedNodes counts the nodes that had no room, by what they lack.
 func rejectedNodes(r *scheduler.Reason) []view.WhyNodes {
 	words := []struct{ dim, word string }{
-		{scheduler.FitsDevices, "free GPUs"}, {scheduler.FitsSharing, "a free part of a GPU"}, {scheduler.FitsCPU, "CPU"},
-		{scheduler.FitsRAM, "memory"}, {scheduler.FitsHealth, "health"},
+		{scheduler.FitsDevices, "free GPUs"},
+		{scheduler.FitsSharing, "a free part of a GPU"},
+		{scheduler.FitsCPU, "CPU"},
+		{scheduler.FitsRAM, "memory"},
+		{scheduler.FitsHealth, "health"},
 	}
 	var out []view.WhyNodes
 	for _, d := range words {

@@ -86,8 +86,10 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d, want 1: %s", code, errOut)
 	}
-	for _, line := range []string{"ok     the database takes the server's role", "failed the tree has a root: there is none: run tranched setup",
-		"failed a server dispatches", "failed the sign-in provider answers"} {
+	for _, line := range []string{
+		"ok     the database takes the server's role", "failed the tree has a root: there is none: run tranched setup",
+		"failed a server dispatches", "failed the sign-in provider answers",
+	} {
 		if !strings.Contains(out, line) {
 			t.Errorf("no line %q in:\n%s", line, out)
 		}
