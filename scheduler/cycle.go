@@ -171,18 +171,19 @@ func (c *cycle) spread(f *ledger.Funds, before []ledger.PathLimit) {
 // poolCycle decides for one pool.
 type poolCycle struct {
 	*cycle
-	pi     *poolIndex
-	rooms  []room   // the index's own until something is put into them
-	owned  bool     // rooms are the cycle's own
-	marks  []mark   // by row
-	fields [2]field // funded, unfunded
-	cursor []*cursor
-	fallen [][]entry // or-free jobs without funds, by group
-	rank   int
-	loose  *loose
-	freeAt [][]Instant
-	memo   memos
-	people []ratio // by person: funded usage and commitment over member share
+	pi                   *poolIndex
+	rooms                []room   // the index's own until something is put into them
+	owned                bool     // rooms are the cycle's own
+	marks                []mark   // by row
+	due, over, nominated []int    // rows whose hold ends, whose maximum runtime is over, that wait for their devices
+	fields               [2]field // funded, unfunded
+	cursor               []*cursor
+	fallen               [][]entry // or-free jobs without funds, by group
+	rank                 int
+	loose                *loose
+	freeAt               [][]Instant
+	memo                 memos
+	people               []ratio // by person: funded usage and commitment over member share
 }
 
 // mark is what this cycle has changed about a live attempt.
@@ -196,6 +197,15 @@ func newPoolCycle(c *cycle, pi *poolIndex) *poolCycle {
 	for i := range pi.rows {
 		r := &pi.rows[i]
 		pc.marks[i] = mark{funded: r.funded, stopping: r.phase == Ending}
+		switch {
+		case r.phase == Nominated:
+			pc.nominated = append(pc.nominated, i)
+		case r.holdEnd != 0 && c.now >= r.holdEnd:
+			pc.due = append(pc.due, i)
+		}
+		if r.end != 0 && c.now >= r.end {
+			pc.over = append(pc.over, i)
+		}
 	}
 	pc.memo = newMemos(pi)
 	return pc

@@ -9,19 +9,16 @@ import (
 // the attempt goes on unfunded from its hold's end, or is stopped in time to be
 // gone by then. It also catches up with several steps at once after a gap.
 func (pc *poolCycle) money() {
-	var due []int
-	for i := range pc.pi.rows {
-		if at := pc.pi.rows[i].holdEnd; at != 0 && pc.now >= at {
-			due = append(due, i)
-		}
-	}
-	slices.SortFunc(due, func(a, b int) int {
-		x, y := pc.pi.rows[a].live, pc.pi.rows[b].live
-		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), cmp.Compare(x.N, y.N))
-	})
-	for _, i := range due {
+	slices.SortFunc(pc.due, pc.byRef)
+	for _, i := range pc.due {
 		pc.prolong(i)
 	}
+}
+
+// byRef orders rows by job and attempt.
+func (pc *poolCycle) byRef(a, b int) int {
+	x, y := pc.pi.rows[a].live, pc.pi.rows[b].live
+	return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), cmp.Compare(x.N, y.N))
 }
 
 // lead is how long before its hold's end an attempt must have more funds: one
@@ -79,28 +76,32 @@ func (pc *poolCycle) halt(i int) {
 // and on draining or faulted nodes.
 func (pc *poolCycle) stops() {
 	for i := range pc.pi.rows {
-		r := &pc.pi.rows[i]
-		over := r.end != 0 && pc.now >= r.end
-		if pc.marks[i].stopping || !over && pc.pi.sick == 0 {
-			continue
+		if pc.pi.sick == 0 {
+			break
 		}
-		l := r.live
-		rule := pc.drains(l, pc.marks[i].funded)
-		if rule == "" && over {
-			rule = MaxRuntime
-		}
-		if rule != "" {
-			pc.plan.Stops = append(pc.plan.Stops, Stop{l.ref(), l.Attempt, rule})
-			pc.halt(i)
+		if rule := pc.drains(pc.pi.rows[i].live, pc.marks[i].funded); rule != "" {
+			pc.stop(i, rule)
 		}
 	}
+	for _, i := range pc.over {
+		pc.stop(i, MaxRuntime)
+	}
+}
+
+func (pc *poolCycle) stop(i int, rule Rule) {
+	if pc.marks[i].stopping {
+		return
+	}
+	l := pc.pi.rows[i].live
+	pc.plan.Stops = append(pc.plan.Stops, Stop{l.ref(), l.Attempt, rule})
+	pc.halt(i)
 }
 
 // drains is the rule that takes an attempt off its nodes: a hard fault at once,
 // a soft one at the end of protection (unfunded at once). What has not been
 // claimed yet goes back to wait. In a storm nothing is drained.
 func (pc *poolCycle) drains(l *Live, funded bool) Rule {
-	if pc.pi.pool.Frozen || pc.pi.sick == 0 {
+	if pc.pi.pool.Frozen {
 		return ""
 	}
 	worst := Healthy
@@ -127,17 +128,11 @@ func (pc *poolCycle) promote() {
 	if pc.pi.pool.Frozen {
 		return
 	}
-	var ready []int
-	for i := range pc.pi.rows {
-		if pc.pi.rows[i].phase == Nominated && !pc.marks[i].stopping {
-			ready = append(ready, i)
+	slices.SortFunc(pc.nominated, pc.byRef)
+	for _, i := range pc.nominated {
+		if pc.marks[i].stopping {
+			continue
 		}
-	}
-	slices.SortFunc(ready, func(a, b int) int {
-		x, y := pc.pi.rows[a].live, pc.pi.rows[b].live
-		return cmp.Or(cmp.Compare(x.Job.ID, y.Job.ID), cmp.Compare(x.N, y.N))
-	})
-	for _, i := range ready {
 		l := pc.pi.rows[i].live
 		if pc.allVacated(l) {
 			pc.plan.Promote = append(pc.plan.Promote, l.ref())
