@@ -112,6 +112,9 @@ func TestAPIWhyIsThePagesText(t *testing.T) {
 			t.Errorf("standing %q of the page is not in\n%s", standing, text)
 		}
 	}
+	if !why.At.Equal(f.store.Now().Time()) {
+		t.Errorf("decided at %v", why.At)
+	}
 	if why.Facts["nodes"] != "1" || why.Code == "" || !strings.Contains(text, "Place|1 of 1|") {
 		t.Errorf("code %q, facts %v, lines\n%s", why.Code, why.Facts, text)
 	}

@@ -248,10 +248,26 @@ func fundsFacts(r *scheduler.Reason) []view.Fact {
 	return out
 }
 
+// decidedAt is the instant of the cycle that put a job where it stands; 0 when
+// none did, as for a job that ended by itself.
+func decidedAt(d *store.JobDetail) ledger.Instant {
+	var last store.AttemptLine
+	if n := len(d.Runs); n > 0 {
+		last = d.Runs[n-1]
+	}
+	switch d.State {
+	case "waiting":
+		return d.ReasonAt
+	case "starting", "running":
+		return last.Since
+	}
+	return last.StopAsked
+}
+
 // wireWhy is the page's explanation as programs read it.
 func (s *server) wireWhy(d *store.JobDetail) api.Why {
 	w := s.why(d)
-	out := api.Why{Job: d.ID, Code: w.Code, Sentence: w.Sentence, Lines: []api.WhyLine{}, At: s.store.Now().Time()}
+	out := api.Why{Job: d.ID, Code: w.Code, Sentence: w.Sentence, Lines: []api.WhyLine{}, At: decidedAt(d).Time()}
 	line := func(label, value, detail string) {
 		out.Lines = append(out.Lines, api.WhyLine{Label: label, Value: value, Detail: detail})
 	}
@@ -274,7 +290,6 @@ func (s *server) wireWhy(d *store.JobDetail) api.Why {
 		line(f.Name, f.Value, "")
 	}
 	if d.State == "waiting" && d.Reason != nil {
-		out.At = d.ReasonAt.Time()
 		out.Facts = map[string]string{}
 		for _, f := range d.Reason.Facts {
 			out.Facts[f.Name] = f.Value

@@ -148,7 +148,7 @@ type Why struct {
 	Sentence string            `json:"sentence"` // for people
 	Lines    []WhyLine         `json:"lines"`    // the numbers that decided it, in reading order
 	Facts    map[string]string `json:"facts,omitempty"`
-	At       time.Time         `json:"at"` // instant of the cycle that decided
+	At       time.Time         `json:"at"` // instant of the cycle that decided, year 1 when none did
 }
 
 // WhyLine is one numbered fact of an explanation.
