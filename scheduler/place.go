@@ -273,11 +273,19 @@ func (rm *room) take(rank int32, project ledger.GroupID, sh *Shape, nominated bo
 }
 
 // placer chooses nodes for every rank of a gang, or nil. What it returns passes
-// admits on each node. Further placers come beside bestFit.
+// admits on each node.
 type placer func(rooms []room, project ledger.GroupID, sh *Shape, nominated bool) []Placed
 
-// placerOf is the policy's placer.
-func placerOf(string) placer { return bestFit }
+// placers are the names Policy.Placer knows.
+var placers = map[string]placer{"best-fit": bestFit}
+
+// placerOf is the policy's placer; an unknown name gives best fit.
+func placerOf(name string) placer {
+	if p, ok := placers[name]; ok {
+		return p
+	}
+	return bestFit
+}
 
 // bestFit takes the nodes that keep the least; ties go to the lower id. Rooms
 // are sorted by node id. Cost: O(nodes), and O(nodes × log) for gangs.
