@@ -19,9 +19,12 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 	var out scheduler.Applied
 	var told map[ledger.JobID]toldReason
 	err := w.leader.inLeaderTx(ctx, "apply", func(tx *Tx) error {
-		c := &carrying{plan: p}
+		c := &carrying{plan: p, daily: w.daily.next()}
 		if err := c.lock(ctx, tx); err != nil {
 			return err
+		}
+		for _, job := range c.daily.jobs {
+			c.postDay(job)
 		}
 		for i := range p.Extend {
 			c.extend(&p.Extend[i])
@@ -60,6 +63,7 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 		return scheduler.Applied{}, err
 	}
 	w.told = told
+	w.daily.done()
 	return out, nil
 }
 
@@ -71,6 +75,7 @@ type carrying struct {
 	funds   map[purse]*ledger.Funds
 	nodes   map[ledger.NodeID]*standingNode
 	ids     []ledger.AttemptID // for new attempts, one per start
+	daily   dailyPost
 	applied scheduler.Applied
 }
 
@@ -119,6 +124,7 @@ func (c *carrying) lock(ctx context.Context, tx *Tx) error {
 // touched gives the jobs and nodes that the plan speaks of, sorted.
 func (c *carrying) touched() (jobs []ledger.JobID, nodes []ledger.NodeID) {
 	p := c.plan
+	jobs = append(jobs, c.daily.jobs...)
 	for i := range p.Extend {
 		jobs = append(jobs, p.Extend[i].Job)
 	}

@@ -24,6 +24,7 @@ type World struct {
 	seed   maphash.Seed
 	cut    ledger.JobID   // the first whose reason did not fit into the last cycle; 0 = all did
 	since  ledger.Instant // real: silence counts from here
+	daily  dailyPost
 }
 
 // World gives the leader's world.
@@ -54,6 +55,7 @@ func (w *World) Snapshot(ctx context.Context, now ledger.Instant) (*scheduler.Sn
 			return err
 		}
 		r.finish(w.usage)
+		w.daily.begin(r)
 		snap = r.snap
 		return nil
 	})
@@ -73,6 +75,8 @@ type reading struct {
 	byAttempt map[ledger.AttemptID]int
 	shares    []memberShare
 	xmin      int64
+	last      ledger.Instant // the cycle before
+	today     ledger.Instant // when the day began, in the accounting zone
 }
 
 type memberShare struct {
@@ -89,10 +93,10 @@ func (r *reading) frame(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	s.Policy = policy
-	var last ledger.Instant
-	err = tx.QueryRow(ctx, `select cycle + 1, bucket_milli_tokens, bucket_at, last_instant, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
-		from dispatcher`).Scan(&s.Cycle, &s.Bucket.MilliTokens, &s.Bucket.At, &last, &r.xmin)
-	s.Now = max(s.Now, last)
+	err = tx.QueryRow(ctx, `select cycle + 1, bucket_milli_tokens, bucket_at, last_instant, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+		date_trunc('day', greatest($1, last_instant), coalesce((select zone from periods where first <= $1 and $1 < last), 'UTC'))
+		from dispatcher`, s.Now).Scan(&s.Cycle, &s.Bucket.MilliTokens, &s.Bucket.At, &r.last, &r.xmin, &r.today)
+	s.Now = max(s.Now, r.last)
 	return err
 }
 

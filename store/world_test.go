@@ -447,3 +447,35 @@ func TestTheBoundOnReasonsLeavesNobodyOut(t *testing.T) {
 		t.Errorf("%d of %d reasons written", len(known), 3*mostReasons)
 	}
 }
+
+func TestADayIsClosedWhileAnAttemptIsProtected(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	a := k.project(t, "a", 100)
+	k.db.Exec(t, `update periods set zone = 'Europe/Berlin'`)
+	k.pass(12 * time.Hour) // 20:00 UTC: the accounting day ends at 22:00
+	job := k.submit(t, "a", 1, 8, 8*anHour)
+	k.cycle(t)
+	k.claimAll(t)
+	part := k.parts(t, job)[0]
+	turn := func(after time.Duration) {
+		t.Helper()
+		seen := Seen{Attempt: part.Attempt, Fence: part.Fence, ElapsedUS: after.Microseconds()}
+		if err := k.Heartbeat(t.Context(), Beat{Node: part.Node, BootID: "b", Attempts: []Seen{seen}}); err != nil {
+			t.Fatal(err)
+		}
+		k.cycle(t)
+	}
+	k.pass(2*time.Hour - time.Second)
+	turn(2*time.Hour - time.Second)
+	k.wantBalance(t, a, "36", "64", "0")
+	k.pass(time.Minute)
+	turn(2*time.Hour + 59*time.Second)
+	k.wantBalance(t, a, "36", "48", "16") // up to 22:00, not beyond
+	k.pass(time.Hour)
+	turn(3*time.Hour + 59*time.Second)
+	k.wantBalance(t, a, "36", "48", "16")
+	k.pass(time.Hour)
+	k.end(t, job, 4*time.Hour, 0, false)
+	k.wantBalance(t, a, "68", "0", "32")
+}
