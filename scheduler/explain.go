@@ -63,7 +63,7 @@ var sentences = map[string]string{
 	WhyFull:      "Runs unfunded, so it waits for {shape} that nobody uses: {room}.[ {ahead}]",
 	WhySuspended: "Its project is suspended: what runs goes on, nothing new starts until a manager lifts it.",
 	WhyFrozen:    "Many nodes of the pool fell silent at once; nothing is placed until they are back or an operator decides.",
-	WhyBehind:    "More than the 32 first jobs of its project go before it; only those are looked at in one cycle.",
+	WhyBehind:    "More jobs of its project go before it than one cycle looks at; it comes into view as they start.",
 	WhyDropped:   "It was to start, but the cluster changed in that moment; it is tried again in the next cycle.",
 	WhyNominated: "It has its devices and starts as soon as those who run there have left.",
 	WhyStarting:  "It has its devices; the node is about to start it.",

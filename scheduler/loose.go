@@ -9,8 +9,10 @@ import (
 // protection by project. Attempts told to stop in this cycle stay in the lists.
 type loose struct {
 	unfunded []int32
-	funded   [][]int32 // by group
-	groups   []int32   // with funded ones, ascending
+	past     []int32   // funded, past protection
+	has      []bool    // by group: has such
+	funded   [][]int32 // past by group; nil until somebody searches
+	groups   []int32   // of funded, ascending
 	least    []GPUTime // by group: least commitment of a loose funded attempt in it or below; 0 = there is none
 	urgency  []int8    // by group: the least among its loose funded attempts
 	reach    []GPUTime // by group: what a start may at most add and still evict under V3; see reachOf
@@ -25,7 +27,7 @@ func (pc *poolCycle) looseRows() *loose {
 	}
 	n := len(pc.ix.t.groups)
 	lo := &loose{
-		funded: make([][]int32, n), least: make([]GPUTime, n), urgency: make([]int8, n),
+		unfunded: make([]int32, 0, 16), past: make([]int32, 0, len(pc.pi.rows)), has: make([]bool, n), least: make([]GPUTime, n), urgency: make([]int8, n),
 		reach: make([]GPUTime, n), known: make([]int32, n), version: 1,
 	}
 	pc.loose = lo
@@ -37,19 +39,32 @@ func (pc *poolCycle) looseRows() *loose {
 			lo.unfunded = append(lo.unfunded, int32(i))
 		case pc.now >= r.commit && r.group >= 0:
 			g := r.group
-			if lo.funded[g] == nil {
-				lo.urgency[g] = math.MaxInt8
+			if !lo.has[g] {
+				lo.has[g], lo.urgency[g] = true, math.MaxInt8
 			}
-			lo.funded[g] = append(lo.funded[g], int32(i))
+			lo.past = append(lo.past, int32(i))
 			lo.urgency[g] = min(lo.urgency[g], r.live.Job.Contract.Urgency)
 			pc.noteLeast(g, pc.commitment(i))
 		}
 	}
-	for g := range lo.funded {
-		if lo.funded[g] == nil {
-			continue
+	return lo
+}
+
+// byGroup sorts the funded ones by project, once somebody searches.
+func (pc *poolCycle) byGroup() *loose {
+	lo := pc.looseRows()
+	if lo.funded != nil {
+		return lo
+	}
+	lo.funded = make([][]int32, len(lo.has))
+	for _, i := range lo.past {
+		g := pc.pi.rows[i].group
+		lo.funded[g] = append(lo.funded[g], i)
+	}
+	for g := range lo.has {
+		if lo.has[g] {
+			lo.groups = append(lo.groups, int32(g))
 		}
-		lo.groups = append(lo.groups, int32(g))
 	}
 	return lo
 }
@@ -66,7 +81,7 @@ func (pc *poolCycle) noteLeast(g int32, d GPUTime) {
 // looseCode is the reason's code when nobody can be evicted for a job: because
 // all are protected, or because those who are not have had less of their share.
 func (pc *poolCycle) looseCode() string {
-	if lo := pc.looseRows(); len(lo.unfunded) > 0 || len(lo.groups) > 0 {
+	if lo := pc.looseRows(); len(lo.unfunded) > 0 || len(lo.past) > 0 {
 		return WhyStanding
 	}
 	return WhyProtected
@@ -81,7 +96,7 @@ func (pc *poolCycle) hopelessKind(k, g int32) bool {
 	if !pc.noLeave(kd.shape) {
 		return false
 	}
-	if lo.funded[g] != nil && kd.urgency > lo.urgency[g] {
+	if lo.has[g] && kd.urgency > lo.urgency[g] {
 		return false
 	}
 	return pc.promise(kd.milli, kd.minMs) >= pc.reachOf(g)

@@ -159,7 +159,7 @@ func (ev *eviction) lookAround(row int32) {
 
 // gather lists who may be evicted for the job.
 func (ev *eviction) gather() {
-	lo := ev.pc.looseRows()
+	lo := ev.pc.byGroup()
 	ev.all = ev.add(make([]candidate, 0, len(lo.unfunded)), lo.unfunded, V1)
 	if !ev.pc.noLeave(ev.shape) {
 		return // the unfunded go first, and they are enough
