@@ -84,7 +84,7 @@ func (in *Liveness) next(n *NodeFacts, frozen bool) Health {
 		return Lost
 	case n.Health == Lost && in.Now.MillisSince(n.LastBeat) < SuspectAfterMs:
 		return Healthy
-	case n.Health == Healthy && silent >= SuspectAfterMs:
+	case n.Health == Healthy && (silent >= SuspectAfterMs || n.Doubted):
 		return Suspect
 	case n.Health == Suspect && silent < SuspectAfterMs && !n.Doubted:
 		return Healthy

@@ -11,6 +11,10 @@ import (
 	"tranche/scheduler"
 )
 
+// confirmWithin is how long after its grace an attempt's end may stay unconfirmed
+// before the node is suspected, real ms.
+const confirmWithin = int64(60_000)
+
 // Reconcile looks at who has been silent, in real time: suspects and storms are
 // marked, and what ran on a lost node ends at its last heartbeat, is credited
 // and waits again. It says what changed. Cheap when nothing did.
@@ -25,9 +29,15 @@ func (w *World) Reconcile(ctx context.Context) ([]scheduler.Transition, error) {
 		live = scheduler.Liveness{Now: tx.Real, LeaderSince: w.since, FreezePPM: policy.FreezePPM, FreezeNodes: policy.FreezeNodes}
 		frozenNow = nil
 		batch := &pgx.Batch{}
-		batch.Queue(`select id, pool_id, health, coalesce(heartbeat_at, enrolled_at), health_since from nodes where retired_at is null order by id`).
+		// Doubted: something was to be gone by now, its kill at the end of the grace
+		// included, and nobody has confirmed it.
+		batch.Queue(`select n.id, n.pool_id, n.health, coalesce(n.heartbeat_at, n.enrolled_at), n.health_since,
+				exists (select from placements p join attempts a on a.id = p.attempt_id join jobs j on j.id = a.job_id
+					where p.node_id = n.id and not p.ended and a.phase = 'ending'
+						and a.stop_asked_at + (j.grace_ms + $2) * $3 * interval '1 millisecond' < $1)
+			from nodes n where n.retired_at is null order by n.id`, tx.Now, confirmWithin, w.store.Speed()).
 			Query(each(&live.Nodes, func(n *scheduler.NodeFacts) []any {
-				return []any{&n.ID, &n.Pool, (*healthWord)(&n.Health), &n.LastBeat, &n.Changed}
+				return []any{&n.ID, &n.Pool, (*healthWord)(&n.Health), &n.LastBeat, &n.Changed, &n.Doubted}
 			}))
 		batch.Queue(`select id from pools where frozen_at is not null order by id`).Query(each(&frozenNow, func(id *ledger.PoolID) []any { return []any{id} }))
 		return tx.SendBatch(ctx, batch).Close()
@@ -84,7 +94,7 @@ func (w *World) applySilence(ctx context.Context, tx *Tx, changes []scheduler.Tr
 	for _, t := range changes { // by node id, as Reconcile gives them
 		why := ""
 		if t.To != scheduler.Healthy {
-			why = "silent"
+			why = "silent, or an end that nobody confirmed"
 		}
 		batch.Queue(`update nodes set health = $2, health_since = $3, health_why = $4, orders = orders + 1 where id = $1`,
 			t.Node, wordOfHealth(t.To), tx.Real, why)

@@ -479,3 +479,43 @@ func TestADayIsClosedWhileAnAttemptIsProtected(t *testing.T) {
 	k.end(t, job, 4*time.Hour, 0, false)
 	k.wantBalance(t, a, "68", "0", "32")
 }
+
+// A kill that nobody confirms makes the node suspect, and whoever was to start
+// there is planned anew; once confirmed, the node is healthy again.
+func TestAnUnconfirmedKillMakesItsNodeSuspect(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	k.project(t, "a", 100)
+	k.project(t, "b", 100)
+	free := k.submit(t, "a", 1, 8, 0)
+	k.cycle(t)
+	k.claimAll(t)
+	paid := k.submit(t, "b", 1, 8, anHour)
+	k.cycle(t)
+	k.want(t, paid, "nominated")
+	health := func() (word string) {
+		k.beatAllBut(t, 0)
+		if _, err := k.world.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		k.cycle(t)
+		if err := k.pool.QueryRow(t.Context(), `select health from nodes`).Scan(&word); err != nil {
+			t.Fatal(err)
+		}
+		return word
+	}
+	k.pass(15 * time.Second)
+	if got := health(); got != "healthy" {
+		t.Errorf("at the end of the grace: %s", got)
+	}
+	k.pass(61 * time.Second)
+	if got := health(); got != "suspect" {
+		t.Errorf("a minute later: %s", got)
+	}
+	k.want(t, paid, "pending refused")
+	k.end(t, free, 20*time.Second, 137, true)
+	if got := health(); got != "healthy" {
+		t.Errorf("once confirmed: %s", got)
+	}
+	k.want(t, paid, "starting")
+}
