@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -152,7 +151,8 @@ type Board struct {
 	StandingAt ledger.Instant // of the cycle that left them; 0: none yet
 	Queue      []JobLine      // in the order of the last cycle
 	Live       []JobLine
-	Fleet      []NodeLine
+	LiveNodes  map[ledger.JobID][]string // names, of Live
+	Fleet      NodePage                  // its first nodes
 	Policy     scheduler.Policy
 }
 
@@ -183,17 +183,45 @@ func (s *Store) PoolBoard(ctx context.Context, id ledger.PoolID) (Board, error) 
 		if err := tx.QueryRow(ctx, `select max(at) from standings where pool_id = $1`, id).Scan(&b.StandingAt); err != nil {
 			return err
 		}
-		if b.Queue, err = jobLines(ctx, tx, ` where j.pool_id = $1 and j.state = 'pending'
-			order by nullif((r.reason ->> 'rank')::int, 0) nulls last, j.queue_seq, j.id limit $2`, id, mostQueued); err != nil {
+		// The order is found on narrow rows first: the queue may be long.
+		if b.Queue, err = jobLines(ctx, tx, ` join (select q.id, row_number() over (order by nullif((w.reason ->> 'rank')::int, 0) nulls last, q.queue_seq, q.id) as place
+				from jobs q left join job_reasons w on w.job_id = q.id where q.pool_id = $1 and q.state = 'pending' order by place limit $2) f on f.id = j.id
+			order by f.place`, id, mostQueued); err != nil {
 			return err
 		}
 		if b.Live, err = jobLines(ctx, tx, ` where j.pool_id = $1 and j.state = 'live' order by j.id desc limit $2`, id, mostLive); err != nil {
 			return err
 		}
-		b.Fleet, err = fleet(ctx, tx, fleetQuery{pool: id})
+		if err := b.nameNodes(ctx, tx); err != nil {
+			return err
+		}
+		b.Fleet, err = fleet(ctx, tx, NodeQuery{Pool: b.Name, Limit: nodesPage})
 		return err
 	})
 	return b, err
+}
+
+// nameNodes finds where the live jobs run.
+func (b *Board) nameNodes(ctx context.Context, tx *Tx) error {
+	ids := make([]ledger.AttemptID, 0, len(b.Live))
+	for i := range b.Live {
+		if last := b.Live[i].Last; last != nil {
+			ids = append(ids, last.ID)
+		}
+	}
+	rows, err := tx.Query(ctx, `select a.job_id, n.name from placements p join attempts a on a.id = p.attempt_id join nodes n on n.id = p.node_id
+		where p.attempt_id = any($1) order by p.attempt_id, p.rank`, ids)
+	if err != nil {
+		return err
+	}
+	b.LiveNodes = map[ledger.JobID][]string{}
+	var job ledger.JobID
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&job, &name}, func() error {
+		b.LiveNodes[job] = append(b.LiveNodes[job], name)
+		return nil
+	})
+	return err
 }
 
 func jobLines(ctx context.Context, tx *Tx, rest string, args ...any) ([]JobLine, error) {
@@ -202,196 +230,6 @@ func jobLines(ctx context.Context, tx *Tx, rest string, args ...any) ([]JobLine,
 		return nil, err
 	}
 	return pgx.CollectRows(rows, scanJobLine)
-}
-
-// NodeLine is one node with its devices and who holds them.
-type NodeLine struct {
-	ID          ledger.NodeID
-	Name        string
-	Pool        ledger.PoolID
-	PoolName    string
-	Topology    string
-	CPUMilli    int64
-	RAMMiB      int64
-	BootID      string
-	Version     string // of the agent
-	Simulated   bool
-	Enrolled    ledger.Instant
-	Heartbeat   ledger.Instant // real time
-	Health      string         // healthy, suspect, lost
-	HealthSince ledger.Instant // real time
-	HealthWhy   string
-	Drain       string // "", soft, hard
-	DrainSince  ledger.Instant
-	DrainWhy    string
-	DrainBy     string
-	FrozenWhy   string // of its pool
-	Devices     []DeviceLine
-	Holders     []Holder // by attempt
-}
-
-// DeviceLine is one GPU of a node.
-type DeviceLine struct {
-	Index      int32
-	UUID       string
-	Model      string
-	HBMMiB     int64
-	Dead       bool
-	UtilPct    int64
-	HBMUsedMiB int64
-	Seen       ledger.Instant // real time; 0: never
-}
-
-// Holder is an attempt's part on a node.
-type Holder struct {
-	Devices []int32
-	Milli   int64 // per device
-	Job     JobLine
-}
-
-// fleetQuery narrows a list of nodes; zero fields do not.
-type fleetQuery struct {
-	pool ledger.PoolID
-	node ledger.NodeID
-}
-
-// Nodes lists every node that is not retired, by pool and name.
-func (s *Store) Nodes(ctx context.Context) ([]NodeLine, error) {
-	var out []NodeLine
-	err := s.readTx(ctx, "nodes", func(tx *Tx) error {
-		var err error
-		out, err = fleet(ctx, tx, fleetQuery{})
-		return err
-	})
-	return out, err
-}
-
-// NodeEvent is something people did to a node.
-type NodeEvent struct {
-	At     ledger.Instant
-	By     string
-	Verb   string
-	Before []byte
-	After  []byte
-}
-
-// NodeDetail is one node with what people did to it, newest first.
-type NodeDetail struct {
-	NodeLine
-	Events []NodeEvent
-}
-
-// Node reads one node.
-func (s *Store) Node(ctx context.Context, id ledger.NodeID) (NodeDetail, error) {
-	var d NodeDetail
-	err := s.readTx(ctx, "node", func(tx *Tx) error {
-		nodes, err := fleet(ctx, tx, fleetQuery{node: id})
-		if err != nil {
-			return err
-		}
-		if len(nodes) == 0 || id == 0 {
-			return refuse(ledger.Missing, "node.missing", "", "There is no such node.")
-		}
-		d = NodeDetail{NodeLine: nodes[0]}
-		rows, err := tx.Query(ctx, `select a.at, coalesce(n.name, ''), a.verb, a.before, a.after from audit a
-			left join person_names n on n.person_id = a.person_id where a.subject = $1 order by a.id desc limit 50`, subjectOf("node", id))
-		if err != nil {
-			return err
-		}
-		d.Events, err = pgx.CollectRows(rows, pgx.RowToStructByPos[NodeEvent])
-		return err
-	})
-	return d, err
-}
-
-// fleet reads nodes, their devices and their holders: three statements, whatever the size.
-func fleet(ctx context.Context, tx *Tx, q fleetQuery) ([]NodeLine, error) {
-	const where = ` where n.retired_at is null and ($1 = 0 or n.pool_id = $1) and ($2 = 0 or n.id = $2)`
-	rows, err := tx.Query(ctx, `select n.id, n.name, n.pool_id, p.name, n.topology, n.cpu_milli, n.ram_mib, n.boot_id, n.agent_version, n.simulated,
-			n.enrolled_at, n.heartbeat_at, n.health, n.health_since, n.health_why, n.drain, n.drain_since, n.drain_why, coalesce(b.name, ''), p.frozen_why
-		from nodes n join pools p on p.id = n.pool_id left join person_names b on b.person_id = n.drain_by`+where+` order by p.name, length(n.name), n.name`, q.pool, q.node)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n NodeLine, err error) {
-		return n, row.Scan(&n.ID, &n.Name, &n.Pool, &n.PoolName, &n.Topology, &n.CPUMilli, &n.RAMMiB, &n.BootID, &n.Version, &n.Simulated,
-			&n.Enrolled, &n.Heartbeat, &n.Health, &n.HealthSince, &n.HealthWhy, &n.Drain, &n.DrainSince, &n.DrainWhy, &n.DrainBy, &n.FrozenWhy)
-	})
-	if err != nil {
-		return nil, err
-	}
-	at := make(map[ledger.NodeID]*NodeLine, len(nodes))
-	for i := range nodes {
-		at[nodes[i].ID] = &nodes[i]
-	}
-	rows, err = tx.Query(ctx, `select d.node_id, d.idx, d.uuid, d.model, d.hbm_mib, d.dead, d.util_pct, d.hbm_used_mib, d.seen_at
-		from devices d join nodes n on n.id = d.node_id`+where+` order by d.node_id, d.idx`, q.pool, q.node)
-	if err != nil {
-		return nil, err
-	}
-	var node ledger.NodeID
-	var d DeviceLine
-	_, err = pgx.ForEachRow(rows, []any{&node, &d.Index, &d.UUID, &d.Model, &d.HBMMiB, &d.Dead, &d.UtilPct, &d.HBMUsedMiB, &d.Seen}, func() error {
-		at[node].Devices = append(at[node].Devices, d)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return nodes, addHolders(ctx, tx, q, at)
-}
-
-// addHolders gives every node the attempts that are on it. A nominated attempt
-// owns devices that others still hold; it is not on them yet.
-func addHolders(ctx context.Context, tx *Tx, q fleetQuery, at map[ledger.NodeID]*NodeLine) error {
-	rows, err := tx.Query(ctx, `select h.node_id, h.devices, h.gpu_milli, h.job_id from (
-			select p.node_id, p.devices, p.gpu_milli, a.job_id, a.id from attempts a join placements p on p.attempt_id = a.id and not p.ended
-			where a.phase in ('starting', 'running', 'ending')) h
-		join nodes n on n.id = h.node_id where n.retired_at is null and ($1 = 0 or n.pool_id = $1) and ($2 = 0 or n.id = $2)
-		order by h.id`, q.pool, q.node)
-	if err != nil {
-		return err
-	}
-	type part struct {
-		node ledger.NodeID
-		job  ledger.JobID
-		h    Holder
-	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p part, err error) {
-		return p, row.Scan(&p.node, &p.h.Devices, &p.h.Milli, &p.job)
-	})
-	if err != nil || len(parts) == 0 {
-		return err
-	}
-	ids := make([]ledger.JobID, 0, len(parts))
-	for _, p := range parts {
-		ids = append(ids, p.job)
-	}
-	slices.Sort(ids)
-	jobs, err := jobLines(ctx, tx, ` where j.id = any($1)`, slices.Compact(ids))
-	if err != nil {
-		return err
-	}
-	byID := make(map[ledger.JobID]JobLine, len(jobs))
-	for _, j := range jobs {
-		byID[j.ID] = j
-	}
-	for _, p := range parts {
-		if n := at[p.node]; n != nil {
-			p.h.Job = byID[p.job]
-			n.Holders = append(n.Holders, p.h)
-		}
-	}
-	return nil
-}
-
-// DrainOf reads what an audit line of a drain says; ok is false for other lines.
-func (e *NodeEvent) DrainOf() (mode, why string, ok bool) {
-	var d struct{ Mode, Why string }
-	if e.Verb != "node.drain" || json.Unmarshal(e.After, &d) != nil {
-		return "", "", false
-	}
-	return d.Mode, d.Why, true
 }
 
 // PolicyNow gives the newest policy.

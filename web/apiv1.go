@@ -66,7 +66,7 @@ func (s *server) operations() []operation {
 		{post, api.PathPause, ledger.JobPause, anywhere, "pause", "Keep a waiting job from starting.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.PauseJob)},
 		{post, api.PathResume, ledger.JobPause, anywhere, "resume", "Let a paused job start again.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.ResumeJob)},
 		{get, api.PathPools, ledger.SeeOpen, signedIn, "pools", "Pools with what they hold now.", nil, nil, api.PoolList{}, s.apiPools},
-		{get, api.PathNodes, ledger.SeeOpen, signedIn, "nodes", "Nodes with the jobs on them.", []parameter{{"pool", "string", "name"}}, nil, api.NodeList{}, s.apiNodes},
+		{get, api.PathNodes, ledger.SeeOpen, signedIn, "nodes", "Nodes with the jobs on them.", append([]parameter{{"pool", "string", "name"}}, page...), nil, api.NodeList{}, s.apiNodes},
 	}
 }
 

@@ -295,17 +295,20 @@ func (s *server) apiPools(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) error {
-	nodes, err := s.store.Nodes(r.Context())
+	after, limit, err := pageOf(r)
 	if err != nil {
 		return err
 	}
-	pool := r.URL.Query().Get("pool")
+	page, err := s.store.Nodes(r.Context(), store.NodeQuery{Pool: r.URL.Query().Get("pool"), After: ledger.NodeID(after), Limit: limit})
+	if err != nil {
+		return err
+	}
 	out := api.NodeList{Nodes: []api.Node{}}
-	for i := range nodes {
-		n := &nodes[i]
-		if pool != "" && n.PoolName != pool {
-			continue
-		}
+	if page.More {
+		out.Next = idText(page.Nodes[len(page.Nodes)-1].ID)
+	}
+	for i := range page.Nodes {
+		n := &page.Nodes[i]
 		node := api.Node{
 			ID: n.ID, Name: n.Name, Pool: n.PoolName, Health: healthText(n), Note: note(n), Devices: len(n.Devices), CPUMilli: n.CPUMilli,
 			RAMMiB: n.RAMMiB, Heartbeat: timeOf(n.Heartbeat), Jobs: []ledger.JobID{},

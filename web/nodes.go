@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/a-h/templ"
@@ -23,19 +24,26 @@ func (s *server) showNodes(w http.ResponseWriter, r *http.Request) error {
 
 // nodesPage builds the list; token is a new enrolment token, shown once.
 func (s *server) nodesPage(r *http.Request, form view.Form, token string) (templ.Component, error) {
-	nodes, err := s.store.Nodes(r.Context())
+	q := r.URL.Query()
+	after, err := queryNumber(r, "after")
 	if err != nil {
 		return nil, err
 	}
-	var m view.Nodes
-	silent := 0
+	page, err := s.store.Nodes(r.Context(), store.NodeQuery{Pool: q.Get("pool"), After: ledger.NodeID(after)})
+	if err != nil {
+		return nil, err
+	}
+	nodes := page.Nodes
+	m := view.Nodes{Pager: view.Pager{Back: "First nodes", Forth: "More nodes", Shown: counted(len(nodes), "node shown", "nodes shown")}}
+	if page.More {
+		m.Pager.Older = view.NodesURL + "?" + url.Values{"pool": {q.Get("pool")}, "after": {idText(nodes[len(nodes)-1].ID)}}.Encode()
+	}
+	if after != 0 {
+		m.Pager.Newer = view.NodesURL + "?" + url.Values{"pool": {q.Get("pool")}}.Encode()
+	}
 	for i, first := 0, 0; i < len(nodes); i++ {
 		n := &nodes[i]
-		row := s.nodeRow(n)
-		m.Rows = append(m.Rows, row)
-		if row.Health != "healthy" {
-			silent++
-		}
+		m.Rows = append(m.Rows, s.nodeRow(n))
 		if i+1 == len(nodes) || nodes[i+1].Pool != n.Pool {
 			m.Grids = append(m.Grids, s.nodeGrid(n.PoolName, nodes[first:i+1]))
 			first = i + 1
@@ -53,13 +61,17 @@ func (s *server) nodesPage(r *http.Request, form view.Form, token string) (templ
 			m.Enrol.Command = "TRANCHE_ENROL_TOKEN=" + token + " tranche agent --server " + s.cfg.PublicURL
 		}
 	}
-	answer := plural(int64(len(nodes)), "node") + " enrolled, all healthy."
-	if silent > 0 {
-		answer = fmt.Sprintf("%d of %s not healthy.", silent, counted(len(nodes), "node is", "nodes are"))
+	answer := plural(int64(page.All), "node") + " enrolled, all healthy."
+	if page.Unhealthy > 0 {
+		verb := " are"
+		if page.Unhealthy == 1 {
+			verb = " is"
+		}
+		answer = fmt.Sprintf("%d of %s%s not healthy.", page.Unhealthy, plural(int64(page.All), "node"), verb)
 	}
 	shell := s.shell(r, "Nodes", "nodes", answer)
 	if token == "" {
-		shell.Refresh = view.NodesURL
+		shell.Refresh = r.URL.RequestURI()
 	}
 	return view.NodesPage(shell, m), nil
 }

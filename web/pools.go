@@ -64,8 +64,12 @@ func (s *server) showPool(w http.ResponseWriter, r *http.Request) error {
 		ID: b.ID, Name: b.Name, Occupied: poolRow(&b.PoolLine), Bars: standingBars(&b), Queue: s.queueRows(&b),
 		More: max(0, b.Waiting-len(b.Queue)), Running: s.liveRows(&b), Cycle: s.cycleFacts(&b),
 	}
-	if len(b.Fleet) > 0 {
-		m.Grid = s.nodeGrid(b.Name, b.Fleet)
+	if n := len(b.Fleet.Nodes); n > 0 {
+		label := b.Name
+		if b.Fleet.More {
+			label += fmt.Sprintf(", the first %d of %d nodes", n, b.Fleet.All)
+		}
+		m.Grid = s.nodeGrid(label, b.Fleet.Nodes)
 	}
 	if b.FrozenAt != 0 {
 		m.Reserved = frozenText(b.Name, b.FrozenWhy)
@@ -193,16 +197,10 @@ func pathStanding(lines []store.StandingLine, path string, policy scheduler.Poli
 
 // liveRows lists what runs on the pool.
 func (s *server) liveRows(b *store.Board) []view.RunningRow {
-	nodes := map[ledger.JobID][]string{}
-	for i := range b.Fleet {
-		for _, h := range b.Fleet[i].Holders {
-			nodes[h.Job.ID] = append(nodes[h.Job.ID], b.Fleet[i].Name)
-		}
-	}
 	rows := make([]view.RunningRow, 0, len(b.Live))
 	for i := range b.Live {
 		row := s.runningRow(&b.Live[i])
-		row.Node = nodesText(nodes[row.JobID])
+		row.Node = nodesText(b.LiveNodes[row.JobID])
 		row.Standing = pathStanding(b.Standings, b.Live[i].Path, b.Policy)
 		rows = append(rows, row)
 	}

@@ -172,6 +172,32 @@ func TestNodePagesEnrolAndDrain(t *testing.T) {
 	}
 }
 
+func TestNodesComeInPages(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	f.db.Exec(t, `insert into nodes (name, pool_id, token_hash, cpu_milli, ram_mib, enrolled_at, health_since, health)
+		select 'm' || n, pool_id, sha256(('m' || n)::bytea), cpu_milli, ram_mib, enrolled_at, health_since, case when n = 7 then 'suspect' else 'healthy' end
+		from nodes, generate_series(1, 120) n where id = 1`)
+	b := f.as("operator here")
+	first := b.open(view.NodesURL)
+	rows := first.all("node-row")
+	if len(rows) != 100 || !strings.HasPrefix(rows[9], "n1 ") || !strings.HasPrefix(rows[0], "m1 ") || first.one("answer") != "1 of 121 nodes is not healthy." {
+		t.Fatalf("%d rows, first %q %q, answer %q", len(rows), rows[0], rows[9], first.one("answer"))
+	}
+	var next string
+	for n := range at(first.root, "pager")[0].Descendants() {
+		if href, ok := attribute(n, "href"); ok {
+			next = href
+		}
+	}
+	if rest := b.open(next).all("node-row"); len(rest) != 21 || !strings.HasPrefix(rest[20], "m120 ") {
+		t.Errorf("the second page %s has %d rows", next, len(rest))
+	}
+	if pool := b.open(view.PoolURL(f.h100)); !strings.Contains(pool.body, "h100, the first 100 of 121 nodes") {
+		t.Error("the pool's grid does not say that it is cut")
+	}
+}
+
 func TestStandingsOrderBreaksTiesLikeTheTournament(t *testing.T) {
 	t.Parallel()
 	line := func(group ledger.GroupID, usage, share, head int64) store.StandingLine {

@@ -9,7 +9,7 @@ import (
 // Paths of the fleet, and of the description of this interface.
 const (
 	PathPools   = "/api/v1/pools"
-	PathNodes   = "/api/v1/nodes" // GET ?pool=
+	PathNodes   = "/api/v1/nodes" // GET ?pool=&after=&limit=
 	PathOpenAPI = "/api/v1/openapi.json"
 )
 
@@ -49,7 +49,9 @@ type Node struct {
 	Jobs      []ledger.JobID `json:"jobs"`                // that hold devices here
 }
 
-// NodeList is every node that is not retired, by pool and name.
+// NodeList is one keyset page of the nodes that are not retired, by pool and
+// name. Next is the cursor of the next page ("" at the end).
 type NodeList struct {
 	Nodes []Node `json:"nodes"`
+	Next  string `json:"next,omitempty"`
 }

@@ -28,6 +28,7 @@ type Fact struct {
 // Pager leads to the page before and after; an empty address hides its link.
 type Pager struct {
 	Newer, Older string
+	Back, Forth  string // what the links say; empty: Newer and Older
 	Shown        string // "50 of more", "12 of 12"
 }
 
