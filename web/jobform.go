@@ -1,7 +1,9 @@
 package web
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,4 +92,38 @@ func parseJobForm(values url.Values) (store.Submission, ledger.Refusals) {
 		Urgency: int(min(f.number("urgency"), 1000)), MaxCharge: f.hours("max_charge"),
 	}
 	return sub, f.refusals
+}
+
+// fillJobForm writes an older job into the form; its contract only without a
+// preset, its private parts only for readers who see them.
+func fillJobForm(values map[string][]string, d *store.JobDetail, preset bool) {
+	set := func(name, value string) { values[name] = []string{value} }
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	set("name", d.Name)
+	set("project", d.Path)
+	set("pool", d.PoolName)
+	set("nodes", number(d.Shape.Nodes))
+	set("gpus", number(d.Shape.GPUs))
+	if d.Shape.GPUMilli != 1000 {
+		set("gpu_milli", number(d.Shape.GPUMilli))
+	}
+	set("urgency", number(int64(d.Contract.Urgency)))
+	if !preset {
+		set("minimum", spanText(d.Contract.MinMs))
+		set("grace", spanText(d.Contract.GraceMs))
+		set("maximum", spanText(d.Contract.MaxMs))
+	}
+	p := d.Private
+	if p == nil {
+		return
+	}
+	set("command", p.Command)
+	set("workdir", p.WorkDir)
+	set("output", p.OutputPath)
+	set("checkpoint", p.Checkpoint)
+	lines := ""
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		lines += name + "=" + p.Env[name] + "\n"
+	}
+	set("environment", lines)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/a-h/templ"
 
 	"tranche/ledger"
+	"tranche/scheduler"
 	"tranche/store"
 	"tranche/web/view"
 )
@@ -109,10 +110,17 @@ func (s *server) poolOptions(r *http.Request, first string) ([]view.Option, erro
 func (s *server) showJobForm(w http.ResponseWriter, r *http.Request) error {
 	form := newForm()
 	form.Values = view.PresetValues(r.URL.Query().Get("preset"))
+	if from, err := queryNumber(r, "from"); err == nil && from != 0 {
+		d, err := s.store.Job(r.Context(), actorOf(r), ledger.JobID(from))
+		if err != nil {
+			return err
+		}
+		fillJobForm(form.Values, &d, r.URL.Query().Has("preset"))
+	}
 	for name, value := range r.URL.Query() {
 		form.Values[name] = value
 	}
-	page, err := s.jobFormPage(r, form)
+	page, err := s.jobFormPage(r, form, "")
 	if err != nil {
 		return err
 	}
@@ -125,17 +133,35 @@ func (s *server) submitJob(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	sub, refusals := parseJobForm(r.PostForm)
+	check := r.PostForm.Get("check") != ""
 	var id ledger.JobID
+	var job *scheduler.Job
 	var err error
-	if len(refusals) > 0 {
-		_, err = s.store.CheckJob(r.Context(), actorOf(r), sub)
+	if check || len(refusals) > 0 {
+		job, err = s.store.CheckJob(r.Context(), actorOf(r), sub)
 	} else {
 		id, err = s.store.SubmitJob(r.Context(), s.command(r), sub)
 	}
 	if err != nil || len(refusals) > 0 {
-		return s.again(w, r, joinRefusals(refusals, err), func(f view.Form) (templ.Component, error) { return s.jobFormPage(r, f) })
+		return s.again(w, r, joinRefusals(refusals, err), func(f view.Form) (templ.Component, error) { return s.jobFormPage(r, f, "") })
+	}
+	if check {
+		page, err := s.jobFormPage(r, view.Form{Key: formKey(r), Values: r.PostForm}, quote(job, sub.Pool))
+		if err != nil {
+			return err
+		}
+		return s.show(w, r, page)
 	}
 	return s.done(w, r, view.JobURL(id), "Job "+idText(id)+" waits for its start.")
+}
+
+// quote says what a job would set aside at its start.
+func quote(j *scheduler.Job, pool string) string {
+	if j.Contract.MinMs == 0 {
+		return "Nothing is set aside: it runs free on " + pool + " and may be stopped at any time."
+	}
+	return "Sets aside " + j.Rate.Cum(j.Contract.MinMs).Hours() + " GPU-h on " + pool + " when it starts: " +
+		milliText(j.Rate.MilliGPU) + " charged GPUs, protected for " + spanText(j.Contract.MinMs) + ". Nothing was submitted."
 }
 
 // joinRefusals adds what the store refuses to what could not be read, field by
@@ -184,13 +210,13 @@ func formField(field string) string {
 }
 
 // jobFormPage is the form with what the person may choose from.
-func (s *server) jobFormPage(r *http.Request, form view.Form) (templ.Component, error) {
+func (s *server) jobFormPage(r *http.Request, form view.Form, quoted string) (templ.Component, error) {
 	actor, now := actorOf(r), s.store.Now()
 	policy, err := s.store.PolicyNow(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	m := view.JobForm{Form: form, MayUrgency: 5, Caps: view.JobCaps{Minimum: spanText(policy.CapMs), Grace: spanText(policy.GraceCapMs), Maximum: "60 days"}}
+	m := view.JobForm{Form: form, Quote: quoted, MayUrgency: 5, Caps: view.JobCaps{Minimum: spanText(policy.CapMs), Grace: spanText(policy.GraceCapMs), Maximum: "60 days"}}
 	if mayAnywhere(actor, ledger.JobUrgent, now) {
 		m.MayUrgency = 9
 	}

@@ -49,6 +49,46 @@ func TestSubmitFormNamesEveryWrongFieldAndKeepsWhatWasTyped(t *testing.T) {
 	}
 }
 
+func TestCheckSaysTheCostAndSubmitsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	b := f.as("researcher here")
+	checked := b.submit(b.open(view.NewJobURL), "job-form", map[string]string{"gpus": "4", "minimum": "2 h", "command": "train", "check": "1"})
+	checked.want("quote", "Sets aside 8 GPU-h on h100 when it starts: 4 charged GPUs, protected for 2 h. Nothing was submitted.")
+	if rows := b.open(view.JobsURL).all("job-row"); checked.status != 200 || len(rows) != 0 {
+		t.Errorf("status %d, %d jobs", checked.status, len(rows))
+	}
+	if wrong := b.submit(checked, "job-form", map[string]string{"gpus": "40", "check": "1"}); wrong.status != 422 || !strings.Contains(wrong.one("refusals"), "No node of pool h100 has 40 GPUs") {
+		t.Errorf("status %d, %q", wrong.status, wrong.one("refusals"))
+	}
+}
+
+func TestWaitingJobOffersItsOwnerANextStep(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	eight := int64(8 * 3_600_000)
+	id := f.job("researcher elsewhere", armsPath, "too dear", 8, func(s *store.Submission) { s.MinMs = &eight; s.Env = map[string]string{"SEED": "7"} })
+	f.cycle()
+	owner := f.as("researcher elsewhere")
+	if steps := owner.open(view.JobURL(id)).one("changes"); !strings.Contains(steps, "Ask for GPU-hours") || !strings.Contains(steps, "Submit it free") {
+		t.Errorf("steps %q", steps)
+	}
+	if steps := f.as("researcher here").open(view.JobURL(id)).one("changes"); steps != "" {
+		t.Errorf("somebody else is offered %q", steps)
+	}
+	form := owner.open(view.NewJobURL + "?from=" + idText(id) + "&preset=free")
+	free := owner.follow(owner.submit(form, "job-form", nil))
+	free.want("contract-minimum", "free")
+	free.want("job-command", "train --epochs 3")
+	if !strings.Contains(free.body, "SEED") || free.one("title") != "too dear" {
+		t.Errorf("the form lost the environment or the name %q", free.one("title"))
+	}
+	_, strange := f.as("researcher here").open(view.NewJobURL + "?from=" + idText(id)).form("job-form")
+	if strange.Get("command") != "" || strange.Get("gpus") != "8" {
+		t.Errorf("somebody else's form has command %q", strange.Get("command"))
+	}
+}
+
 func TestPresetFillsTheForm(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 0)

@@ -72,7 +72,7 @@ func (s *server) showPool(w http.ResponseWriter, r *http.Request) error {
 		m.Grid = s.nodeGrid(label, b.Fleet.Nodes)
 	}
 	if b.FrozenAt != 0 {
-		m.Reserved = frozenText(b.Name, b.FrozenWhy)
+		m.Frozen = frozenText(b.Name, b.FrozenWhy)
 	}
 	shell := s.shell(r, b.Name, "pools", poolAnswer(&b, m.Bars))
 	shell.Crumbs = []view.Link{{Text: "Pools", URL: view.PoolsURL}}

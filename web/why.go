@@ -170,6 +170,7 @@ func (s *server) whyWaiting(d *store.JobDetail, w *view.Why) {
 		w.Nodes = rejectedNodes(r)
 		w.Funds = fundsFacts(r)
 	}
+	w.Changes = nextSteps(d)
 	if secondPass(&d.JobLine) {
 		return // usage without funds orders it, which no table keeps
 	}
@@ -179,6 +180,25 @@ func (s *server) whyWaiting(d *store.JobDetail, w *view.Why) {
 			w.Levels = append(w.Levels, s.level(d, l))
 		}
 	}
+}
+
+// nextSteps offers the owner what the rules allow.
+func nextSteps(d *store.JobDetail) []view.WhyChange {
+	if !d.May.Cancel || d.Reason == nil {
+		return nil
+	}
+	form := view.NewJobURL + "?from=" + idText(d.ID)
+	var steps []view.WhyChange
+	switch d.Reason.Code {
+	case scheduler.WhyFunds:
+		steps = append(steps, view.WhyChange{Text: "Ask for GPU-hours", Effect: "a manager answers the request", URL: view.NewRequestURL})
+	case scheduler.WhyNever:
+		return []view.WhyChange{{Text: "Submit it in another shape", Effect: "this one can never start", URL: form}}
+	}
+	if d.Contract.MinMs > 0 {
+		steps = append(steps, view.WhyChange{Text: "Submit it free", Effect: "as a second job: not charged, may be stopped at any time", URL: form + "&preset=free"})
+	}
+	return steps
 }
 
 // level compares a group of the job's path with the sibling that goes first.

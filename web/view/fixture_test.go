@@ -186,11 +186,11 @@ func jobPage(z *time.Location) Job {
 		},
 		Why: &Why{
 			Sentence: "Waits for 16 GPUs on h100: 3 are free on the best node, and rule V3 frees none, because Vision has had 0.90 × its share.",
-			Code:     "capacity.short", Rank: 3, Of: 41, Latest: "No bound yet: it is not the holder of the reserved start.",
+			Code:     "capacity.short", Rank: 3, Of: 41,
 			Levels:   []WhyLevel{{"Lab", "Vision", h(1120), h(96), "45 %", "0.90", "Speech", "0.48"}, {"Vision", "Segmentation", h(700), h(48), "60 %", "0.83", "", ""}},
 			Nodes:    []WhyNodes{{"GPUs free", 10, "most free: 3 of 8 on n7"}, {"health", 2, "n8 lost, n5 draining"}},
 			Funds:    []Fact{{Name: "Needed", Value: "128 GPU-h", ID: "needed"}, {Name: "Usable", Value: "1 240 GPU-h, limited by Vision's pot"}},
-			Changes:  []WhyChange{{"Protected for 1 h instead of 8 h", "starts in this cycle", "/jobs/new?from=812&minimum=1h"}, {"Run free", "starts in this cycle, may stop at any time", "/jobs/new?from=812&minimum=0"}},
+			Changes:  []WhyChange{{"Ask for GPU-hours", "a manager answers", "/requests/new"}, {"Submit it free", "not charged, may be stopped at any time", "/jobs/new?preset=free"}},
 			Eviction: []Fact{{Name: "Rule", Value: "V3: past protection, another project"}, {Name: "Standing", Value: "Speech 0.48 with the job, Vision 0.90 without"}},
 		},
 		Contract: []Fact{{Name: "Protected for", Value: "2 h", Term: "protected for"}, {Name: "Grace", Value: "6 min", Term: "grace"}, {Name: "When money ends", Value: "go on, unfunded"}},

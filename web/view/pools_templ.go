@@ -47,7 +47,7 @@ type Pool struct {
 	Running  []RunningRow
 	Grid     NodeGrid
 	Cycle    []Fact // last cycle: when, how long, started, evicted
-	Reserved string // the reserved start and its queue, or ""
+	Frozen   string // storm: why nothing new is placed, or ""
 }
 
 // QueueRow is a waiting job at its place in the order.
@@ -553,15 +553,15 @@ func PoolPage(s Shell, m Pool) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			if m.Reserved != "" {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<p class=\"flash\" data-testid=\"reserved-start\">")
+			if m.Frozen != "" {
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<p class=\"refusals\" role=\"alert\" data-testid=\"frozen\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var26 string
-				templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(m.Reserved)
+				templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(m.Frozen)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/pools.templ`, Line: 159, Col: 61}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/pools.templ`, Line: 159, Col: 67}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 				if templ_7745c5c3_Err != nil {
