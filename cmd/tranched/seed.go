@@ -129,25 +129,35 @@ func seedAwards() []seedAward {
 	}
 }
 
-// seedJobs is work that the demo begins with.
-func seedJobs() []struct {
-	Who string
-	Job store.Submission
-} {
-	// Real processes: they print as a training does and last a few real minutes.
-	const train = `for step in $(seq 1 90); do echo "step $step  loss 0.$((900 - step * 7))"; sleep 2; done`
-	type entry = struct {
-		Who string
-		Job store.Submission
-	}
-	return []entry{
-		{"kofi", store.Submission{Preset: "train", Name: "detector, fold 1", Project: "/helios/vision/wildlife", Pool: "h100", Nodes: 1, GPUs: 4, Command: train}},
-		{"kofi", store.Submission{Preset: "debug", Name: "read one shard", Project: "/helios/vision/wildlife", Pool: "a100", Nodes: 1, GPUs: 1, Command: `echo "reading shard 17"; sleep 20; echo "8192 images, 3 broken"`}},
-		{"yuki", store.Submission{Preset: "train", Name: "hand policy, seed 3", Project: "/helios/vision/hands", Pool: "h100", Nodes: 1, GPUs: 8, Command: train}},
-		{"amara", store.Submission{Preset: "train", Name: "yoruba–english", Project: "/helios/language/lowres", Pool: "h100", Nodes: 1, GPUs: 8, Command: train}},
-		{"amara", store.Submission{Preset: "train", Name: "40 languages, two nodes", Project: "/helios/language/lowres", Pool: "h100", Nodes: 2, GPUs: 8, Command: train}},
-		{"jonas", store.Submission{Preset: "free", Name: "tokenise archive", Project: "/helios/language/dialogue", Pool: "h100", Nodes: 1, GPUs: 4, Command: train}},
-		{"priya", store.Submission{Preset: "long", Name: "member 07", Project: "/helios/earth/monsoon", Pool: "h100", Nodes: 1, GPUs: 4, Command: train}},
+// seedTraining prints as a training does, one step in two real seconds, keeps its
+// step in the job's scratch folder and goes on from there when it was preempted.
+func seedTraining(steps int) string {
+	return fmt.Sprintf(`f="$TRANCHE_SCRATCH/step"; s=$(cat "$f" 2>/dev/null || echo 1)
+[ "$s" = 1 ] || echo "going on from step $s"
+while [ "$s" -le %d ]; do echo "step $s  loss 0.$((900 - s))"; s=$((s + 1)); echo "$s" >"$f"; sleep 2; done`, steps)
+}
+
+// seedJob is work that the demo begins with: copies of one submission, numbered.
+type seedJob struct {
+	who    string
+	copies int
+	job    store.Submission
+}
+
+// seedJobs asks for about four times the fleet, so that a first look finds jobs
+// that run, wait, and are preempted once protections end: for the better part of
+// a real hour at the demo's usual speed.
+func seedJobs() []seedJob {
+	const wildlife, hands, lowres, dialogue, monsoon = "/helios/vision/wildlife", "/helios/vision/hands", "/helios/language/lowres", "/helios/language/dialogue", "/helios/earth/monsoon"
+	return []seedJob{
+		{"yuki", 4, store.Submission{Preset: "train", Name: "hand policy, seed", Project: hands, Pool: "h100", Nodes: 1, GPUs: 8, Command: seedTraining(400)}},
+		{"kofi", 1, store.Submission{Preset: "debug", Name: "read one shard", Project: wildlife, Pool: "a100", Nodes: 1, GPUs: 1, Command: `echo "reading shard 17"; sleep 20; echo "8192 images, 3 broken"`}},
+		{"amara", 3, store.Submission{Preset: "train", Name: "yoruba–english, fold", Project: lowres, Pool: "h100", Nodes: 1, GPUs: 8, Command: seedTraining(300)}},
+		{"amara", 1, store.Submission{Preset: "train", Name: "40 languages, two nodes", Project: lowres, Pool: "h100", Nodes: 2, GPUs: 8, Command: seedTraining(90)}},
+		{"kofi", 5, store.Submission{Preset: "train", Name: "detector, fold", Project: wildlife, Pool: "h100", Nodes: 1, GPUs: 4, Command: seedTraining(240)}},
+		{"jonas", 3, store.Submission{Preset: "free", Name: "tokenise archive, part", Project: dialogue, Pool: "h100", Nodes: 1, GPUs: 4, Command: seedTraining(300)}},
+		{"jonas", 2, store.Submission{Preset: "train", Name: "summaries, hospital", Project: dialogue, Pool: "a100", Nodes: 1, GPUs: 2, Command: seedTraining(500)}},
+		{"priya", 4, store.Submission{Preset: "long", Name: "ensemble member", Project: monsoon, Pool: "h100", Nodes: 1, GPUs: 4, Command: seedTraining(270)}},
 	}
 }
 
@@ -327,18 +337,31 @@ func (d *seeding) fill(ctx context.Context) error {
 	return nil
 }
 
-// submit hands the example's jobs in.
+// submit hands the example's jobs in, the first copy of each before the second.
 func (d *seeding) submit(ctx context.Context) error {
-	for n, j := range seedJobs() {
-		cmd, err := d.as(ctx, j.Who, fmt.Sprintf("job:%d", n))
-		if err == nil {
-			_, err = d.s.SubmitJob(ctx, cmd, j.Job)
+	jobs := seedJobs()
+	for copied := 1; ; copied++ {
+		more := false
+		for n, j := range jobs {
+			if copied > j.copies {
+				continue
+			}
+			more = true
+			cmd, err := d.as(ctx, j.who, fmt.Sprintf("job:%d:%d", n, copied))
+			if j.copies > 1 {
+				j.job.Name = fmt.Sprintf("%s %d", j.job.Name, copied)
+			}
+			if err == nil {
+				_, err = d.s.SubmitJob(ctx, cmd, j.job)
+			}
+			if err != nil {
+				return fmt.Errorf("seed job of %s: %w", j.who, err)
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("seed job of %s: %w", j.Who, err)
+		if !more {
+			return nil
 		}
 	}
-	return nil
 }
 
 // quarter is the calendar quarter that holds an instant, in the accounting zone.
