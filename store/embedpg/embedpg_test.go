@@ -164,7 +164,7 @@ func TestChoose(t *testing.T) {
 
 func TestRootsHomeIsRefused(t *testing.T) {
 	t.Parallel()
-	as := &account{name: "nobody", uid: 65534, gid: 65534}
+	as := &account{name: "somebody else", uid: uint32(os.Geteuid()) + 1, gid: 65534}
 	private := t.TempDir()
 	if err := os.Chmod(private, 0o700); err != nil {
 		t.Fatal(err)
