@@ -98,7 +98,8 @@ type cycle struct {
 func Decide(s *Snapshot) Plan {
 	c := &cycle{s: s, p: &s.Policy, ix: s.index(), now: s.Now, place: placerOf(s.Policy.Placer)}
 	c.plan = Plan{Cycle: s.Cycle, Now: s.Now, Policy: s.Policy.Version, Bucket: c.refill()}
-	c.funds = slices.Clone(s.Funds)
+	c.funds = append(c.ix.funds[:0], s.Funds...)
+	c.ix.funds = c.funds
 	for _, pi := range c.ix.pools {
 		pc := newPoolCycle(c, pi)
 		pc.money()
@@ -193,7 +194,8 @@ type mark struct {
 }
 
 func newPoolCycle(c *cycle, pi *poolIndex) *poolCycle {
-	pc := &poolCycle{cycle: c, pi: pi, rooms: pi.rooms, marks: make([]mark, len(pi.rows))}
+	pi.marks = slices.Grow(pi.marks[:0], len(pi.rows))[:len(pi.rows)]
+	pc := &poolCycle{cycle: c, pi: pi, rooms: pi.rooms, marks: pi.marks}
 	for i := range pi.rows {
 		r := &pi.rows[i]
 		pc.marks[i] = mark{funded: r.funded, stopping: r.phase == Ending}

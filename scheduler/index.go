@@ -15,6 +15,7 @@ type index struct {
 	pools   []*poolIndex // as Snapshot.Pools
 	waiting map[ledger.JobID]*Job
 	live    map[AttemptRef]*Live
+	funds   []ledger.Funds // room for a cycle's copy; one cycle at a time decides on a snapshot
 }
 
 // poolIndex is one pool's nodes, live attempts and queues.
@@ -33,6 +34,8 @@ type poolIndex struct {
 	kindOf  []kind // by number
 	sick    int    // nodes that are not healthy
 	people  map[personKey]int32
+	marks   []mark  // room for a cycle's marks
+	past    []int32 // room for its list of the unprotected
 }
 
 // row is a live attempt as the cycle scans it: what every cycle looks at stands

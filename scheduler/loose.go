@@ -27,7 +27,7 @@ func (pc *poolCycle) looseRows() *loose {
 	}
 	n := len(pc.ix.t.groups)
 	lo := &loose{
-		unfunded: make([]int32, 0, 16), past: make([]int32, 0, len(pc.pi.rows)), has: make([]bool, n), least: make([]GPUTime, n), urgency: make([]int8, n),
+		unfunded: make([]int32, 0, 16), past: pc.pi.past[:0], has: make([]bool, n), least: make([]GPUTime, n), urgency: make([]int8, n),
 		reach: make([]GPUTime, n), known: make([]int32, n), version: 1,
 	}
 	pc.loose = lo
@@ -47,6 +47,7 @@ func (pc *poolCycle) looseRows() *loose {
 			pc.noteLeast(g, pc.commitment(i))
 		}
 	}
+	pc.pi.past = lo.past
 	return lo
 }
 

@@ -194,10 +194,11 @@ func (c *pointer) shift(ch change) {
 	}
 }
 
-// Usage gives every project's sums at Now, sorted by pool and project.
+// Usage gives every project's sums at Now, sorted by pool and project, in the
+// room of into (nil is fine).
 // Cost: O(series).
-func (l *Lookback) Usage() []Usage {
-	out := make([]Usage, 0, len(l.keys))
+func (l *Lookback) Usage(into []Usage) []Usage {
+	out := slices.Grow(into[:0], len(l.keys))
 	for i, k := range l.keys {
 		if k.member != 0 {
 			continue
@@ -215,9 +216,9 @@ func (l *Lookback) Usage() []Usage {
 }
 
 // Members gives every member's funded sum at Now, sorted by pool, project and
-// member. Shares are the caller's to fill.
-func (l *Lookback) Members() []MemberUsage {
-	out := make([]MemberUsage, 0, len(l.keys))
+// member, in the room of into. Shares are the caller's to fill.
+func (l *Lookback) Members(into []MemberUsage) []MemberUsage {
+	out := slices.Grow(into[:0], len(l.keys))
 	for i, k := range l.keys {
 		if k.member != 0 {
 			out = append(out, MemberUsage{Pool: k.pool, Project: k.project, Member: k.member, Funded: l.lists[i].sum()})

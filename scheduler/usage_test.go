@@ -50,10 +50,10 @@ func TestLookbackEqualsBruteForce(t *testing.T) {
 				l.Advance(now)
 			}
 			want := brute(segs, now, Instant(spanMs*1000))
-			if got := sumOf(l.Usage()); got != want {
+			if got := sumOf(l.Usage(nil)); got != want {
 				t.Fatalf("project has %d, brute force says %d", got, want)
 			}
-			if m := l.Members(); len(m) > 0 && m[0].Funded != want {
+			if m := l.Members(nil); len(m) > 0 && m[0].Funded != want {
 				t.Fatalf("member has %d, brute force says %d", m[0].Funded, want)
 			}
 		}
@@ -86,7 +86,7 @@ func TestS16BurstLeavesTheLookbackExactly(t *testing.T) {
 		{t0 + week + 60*minute, 0},
 	} {
 		l.Advance(c.at)
-		if got := sumOf(l.Usage()); got != c.want {
+		if got := sumOf(l.Usage(nil)); got != c.want {
 			t.Errorf("after %d min: %d, want %d", (c.at-t0)/minute, got, c.want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestLookbackTellsClassesApart(t *testing.T) {
 	for class, milli := range map[Class]int64{ClassFunded: 1000, ClassUnfunded: 2000, ClassEnding: 4000, ClassStarting: 8000, ClassCredited: 16000} {
 		l.Add(1, 1, 0, Segment{Class: class, From: at - 1_000_000, To: at, ChargedMilliGPU: milli})
 	}
-	u := l.Usage()
+	u := l.Usage(nil)
 	if len(u) != 1 || u[0].Funded != 1_000_000 || u[0].Unfunded != 2_000_000 {
 		t.Errorf("got %+v", u)
 	}

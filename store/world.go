@@ -245,8 +245,8 @@ func (r *reading) finish(usage *usageView) {
 		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project))
 	})
 	usage.update(r)
-	s.Usage = usage.lookback.Usage()
-	s.Members = withShares(usage.lookback.Members(), r.shares, s.Waiting)
+	s.Usage = usage.lookback.Usage(nil)
+	s.Members = withShares(usage.lookback.Members(nil), r.shares, s.Waiting)
 }
 
 // withShares adds the members' shares, also for those who wait without usage.

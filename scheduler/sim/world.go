@@ -236,8 +236,8 @@ func (w *World) Snapshot(_ context.Context, now ledger.Instant) (*scheduler.Snap
 	w.look.Advance(now)
 	w.snap.Cycle++
 	w.snap.Now = now
-	w.snap.Usage = w.look.Usage()
-	w.snap.Members = w.look.Members()
+	w.snap.Usage = w.look.Usage(w.snap.Usage)
+	w.snap.Members = w.look.Members(w.snap.Members)
 	return &w.snap, nil
 }
 
@@ -275,7 +275,7 @@ func (w *World) Names() scheduler.Names {
 // Usage is a project's GPU-time inside the lookback now, milli-GPU-ms.
 func (w *World) Usage(pool ledger.PoolID, project ledger.GroupID) (funded, unfunded scheduler.GPUTime) {
 	w.look.Advance(w.now)
-	for _, u := range w.look.Usage() {
+	for _, u := range w.look.Usage(nil) {
 		if u.Pool == pool && u.Project == project {
 			return u.Funded, u.Unfunded
 		}
