@@ -33,6 +33,22 @@ func (p *Plan) Hash() [32]byte {
 			s.Evict[k].Attempt = 0
 		}
 	}
+	c.Moves = slices.Clone(p.Moves)
+	for i := range c.Moves {
+		c.Moves[i].Attempt = 0
+	}
+	c.Reserves = slices.Clone(p.Reserves)
+	for i := range c.Reserves {
+		c.Reserves[i].Hold = nameless(c.Reserves[i].Hold)
+	}
+	c.Renewals = slices.Clone(p.Renewals)
+	for i := range c.Renewals {
+		c.Renewals[i].Attempt, c.Renewals[i].Hold = 0, nameless(c.Renewals[i].Hold)
+	}
+	c.Warnings = slices.Clone(p.Warnings)
+	for i := range c.Warnings {
+		c.Warnings[i].Attempt = 0
+	}
 	text, err := json.Marshal(&c)
 	if err != nil {
 		panic(fmt.Sprintf("a plan is plain data: %v", err))

@@ -150,6 +150,9 @@ const (
 	EvPaused                          // a waiting job steps aside
 	EvResumed                         // and comes back
 	EvReturned                        // Rank, Funds: lost, but its node is back and it still runs there
+	EvReserved                        // Run, Lots: holds funds and a reserved start, no devices
+	EvRenewed                         // Hold, ToMs, Lots: new protection in place until that elapsed time
+	EvUnprotected                     // idle too long: protection ends now
 )
 
 // Event is one thing that happened to a job at At (business time).

@@ -33,6 +33,12 @@ type Policy struct {
 	MaxSteps          int64  `json:"max_steps"`           // bound on one cycle's work, in candidate looks
 	FreezePPM         int64  `json:"freeze_ppm"`          // storm: part of a pool gone silent that freezes it; 200,000
 	FreezeNodes       int64  `json:"freeze_nodes"`        // and at least so many; 3
+	ReservedStarts    bool   `json:"reserved_starts"`     // promise a start to one large job per pool
+	LargeMinPPM       int64  `json:"large_min_ppm"`       // a large job needs at least this part of its pool; 250,000
+	HolderEvicts      bool   `json:"holder_evicts"`       // V4: at its time the holder evicts whoever is past protection on its nodes
+	IdleAfterMs       int64  `json:"idle_after_ms"`       // unused so long, an attempt is marked idle; 30 min
+	IdleBelowPPM      int64  `json:"idle_below_ppm"`      // unused = GPU utilisation below this; 50,000
+	IdleUnprotectMs   int64  `json:"idle_unprotect_ms"`   // idle so long, it loses its protection; 0 = never
 }
 
 // DefaultPolicy is what DESIGN names.
@@ -44,6 +50,8 @@ func DefaultPolicy() Policy {
 		MaxRuntimeMs: 7 * 24 * 60 * minute, HoldStepMs: 15 * minute, DebugMinMs: 15 * minute, DebugGPUs: 2,
 		HeadsPerProject: 32, PastProtectionPPM: 1_000_000, EvictPerMinute: 600, EvictBurst: 600,
 		Placer: "best-fit", MaxSteps: 2_000_000, FreezePPM: 200_000, FreezeNodes: 3,
+		ReservedStarts: true, LargeMinPPM: 250_000, HolderEvicts: true,
+		IdleAfterMs: 30 * minute, IdleBelowPPM: 50_000,
 	}
 }
 
@@ -87,6 +95,7 @@ type MemberUsage struct {
 	Member  ledger.PersonID `json:"member"`
 	Funded  GPUTime         `json:"funded"`
 	Share   int64           `json:"share"`
+	CapGPUs int64           `json:"cap_gpus,omitempty"` // most charged GPUs of theirs at once, funded; 0 = no cap
 }
 
 // Health of a node as the dispatcher sees it.
@@ -111,6 +120,10 @@ type Node struct {
 	Devices  []Device      `json:"devices"`
 	CPUMilli int64         `json:"cpu_milli"`
 	RAMMiB   int64         `json:"ram_mib"`
+	// Planned maintenance: nothing is protected beyond MaintFrom, and from then
+	// until MaintUntil the node empties as if draining. 0 = none planned.
+	MaintFrom  Instant `json:"maint_from,omitempty"`
+	MaintUntil Instant `json:"maint_until,omitempty"`
 }
 
 // Device is one GPU of a node, or one MIG instance.
@@ -148,6 +161,7 @@ type Contract struct {
 	OrFree      bool          `json:"or_free,omitempty"`
 	MaxCharge   ledger.Amount `json:"max_charge,omitempty"` // per job over all attempts; 0 = none
 	Urgency     int8          `json:"urgency"`
+	Interactive bool          `json:"interactive,omitempty"` // somebody sits at it: warned before protection ends
 }
 
 // Job waits for a start. Jobs of one project are ordered by urgency, then the
@@ -176,6 +190,7 @@ const (
 	Starting        // lease written, claim awaited
 	Running
 	Ending
+	Reserved // holds funds and the pool's reserved start, but no devices yet
 )
 
 // Live is an attempt that holds devices. It is known by (Job.ID, N).
@@ -195,6 +210,19 @@ type Live struct {
 	Charged        ledger.Amount    `json:"charged,omitempty"`         // by this attempt so far
 	Checkpoint     Instant          `json:"checkpoint,omitempty"`      // last recorded one
 	Placed         []Placed         `json:"placed"`
+	Reserved       *Reservation     `json:"reserved,omitempty"`   // in phase Reserved
+	RenewMs        int64            `json:"renew_ms,omitempty"`   // its owner asks for so much new protection; 0 = not
+	WarnedMs       int64            `json:"warned_ms,omitempty"`  // the shortest time before its protection's end it was warned at
+	IdleSince      Instant          `json:"idle_since,omitempty"` // marked idle since then; 0 = in use
+}
+
+// Reservation is the one promise per pool that the dispatcher makes to a large
+// job it cannot place yet. Until At its nodes take only what is unprotected then.
+type Reservation struct {
+	Since  Instant         `json:"since"`  // the bound on the wait runs from here; a node's loss restarts it
+	At     Instant         `json:"at"`     // T*: every occupant's protection is over
+	Domain string          `json:"domain"` // topology label that holds all nodes; "" = the whole pool
+	Nodes  []ledger.NodeID `json:"nodes"`  // ascending
 }
 
 // Bucket bounds V1 and V3 evictions per minute; it may go negative once for a gang.
@@ -220,6 +248,7 @@ type Snapshot struct {
 	Live    []Live         `json:"live"`
 	Waiting []Job          `json:"waiting"`
 	Bucket  Bucket         `json:"bucket"`
+	Tried   []ledger.JobID `json:"tried,omitempty"` // large jobs that failed for capacity in the cycle before; ascending
 	Quiet   bool           `json:"quiet,omitempty"` // leave Reasons and Standings out of the plan
 
 	ix *index
@@ -233,15 +262,17 @@ const (
 	V1         Rule = "V1"      // unfunded, by any funded job
 	V2         Rule = "V2"      // past protection, same project, higher urgency
 	V3         Rule = "V3"      // past protection, other project, standing decides
+	V4         Rule = "V4"      // past protection, by the holder of the reserved start at its time
 	V5         Rule = "V5"      // soft drain: at protected until
 	V5Hard     Rule = "V5-hard" // hard fault: at once, credited
 	MaxRuntime Rule = "max-runtime"
 	MoneyEnded Rule = "money"
 	Cancelled  Rule = "cancel"
 	Operator   Rule = "operator"
-	Replan     Rule = "replan" // a nominated attempt whose node fell away waits again
-	GangFailed Rule = "gang"   // another member of the gang ended with a failure
-	NodeLost   Rule = "lost"   // another member's node was lost
+	Replan     Rule = "replan"     // a nominated attempt whose node fell away waits again
+	GangFailed Rule = "gang"       // another member of the gang ended with a failure
+	NodeLost   Rule = "lost"       // another member's node was lost
+	Unreserved Rule = "unreserved" // a reserved start fell away with its funds or its nodes; the job waits again
 )
 
 // AttemptRef names an attempt independently of database keys.
@@ -282,7 +313,9 @@ type Start struct {
 	// Nominate: some devices are still to be left (by victims, or by attempts
 	// that were ending already); the attempt owns them and is promoted when all
 	// are free. Else it is leased at once.
-	Nominate bool       `json:"nominate,omitempty"`
+	Nominate bool `json:"nominate,omitempty"`
+	// Reserved: the attempt exists already in phase Reserved and brings its hold.
+	Reserved bool       `json:"reserved,omitempty"`
 	Path     []Standing `json:"path"` // the job's groups, root's child first, when it was chosen
 	Rank     int        `json:"rank"` // order of choice in this cycle's pool, from 1
 }
@@ -313,6 +346,69 @@ type Stop struct {
 	Rule    Rule             `json:"rule"`
 }
 
+// Reserve makes a waiting job the holder of its pool's reserved start: an attempt
+// in phase Reserved, with the hold for its whole protected span from At on.
+type Reserve struct {
+	AttemptRef
+	Project     ledger.GroupID `json:"project"`
+	Pool        ledger.PoolID  `json:"pool"`
+	MinMs       int64          `json:"min_ms"`
+	Hold        []ledger.Piece `json:"hold,omitempty"`
+	Reservation Reservation    `json:"reservation"`
+	Path        []Standing     `json:"path,omitempty"`
+	Rank        int            `json:"rank"`
+}
+
+// ReserveMove gives a holder other nodes or another instant.
+type ReserveMove struct {
+	AttemptRef
+	Attempt     ledger.AttemptID `json:"attempt"`
+	Reservation Reservation      `json:"reservation"`
+	Lost        []ledger.NodeID  `json:"lost,omitempty"` // replaced because they fell away
+}
+
+// ReserveView is what people see of a pool's reserved start.
+type ReserveView struct {
+	Pool    ledger.PoolID  `json:"pool"`
+	Holder  *AttemptRef    `json:"holder,omitempty"`
+	At      Instant        `json:"at,omitempty"`
+	Latest  Instant        `json:"latest,omitempty"`   // it starts by then; 0 = no bound yet
+	NoBound string         `json:"no_bound,omitempty"` // code of the reason
+	Queue   []ledger.JobID `json:"queue,omitempty"`    // who would claim next, in order; at most 10
+}
+
+// Rival is who could evict an attempt once it is past its protection.
+type Rival struct {
+	Job     ledger.JobID   `json:"job"`
+	Project ledger.GroupID `json:"project"`
+	Rule    Rule           `json:"rule"`
+	Mine    Standing       `json:"mine"`   // of the attempt's group below the fork, without it
+	Theirs  Standing       `json:"theirs"` // of the rival's, with its job and the margin
+}
+
+// Renewal answers an attempt that asked for new protection in place: granted with
+// the hold that it takes, or refused with the Reason and, where standing decided,
+// the rival.
+type Renewal struct {
+	AttemptRef
+	Attempt ledger.AttemptID `json:"attempt"`
+	FromMs  int64            `json:"from_ms"` // elapsed time up to which holds existed
+	ToMs    int64            `json:"to_ms"`   // elapsed time at which the new protection ends
+	Until   Instant          `json:"until,omitempty"`
+	Hold    []ledger.Piece   `json:"hold,omitempty"`
+	Refused *Reason          `json:"refused,omitempty"`
+	Rival   *Rival           `json:"rival,omitempty"`
+}
+
+// Warning tells an interactive attempt that its protection ends soon.
+type Warning struct {
+	AttemptRef
+	Attempt ledger.AttemptID `json:"attempt"`
+	LeftMs  int64            `json:"left_ms"`         // the threshold: 30, 10 or 2 min
+	Until   Instant          `json:"until"`           // protection's end
+	Rival   *Rival           `json:"rival,omitempty"` // who is next and could evict it; nil = nobody now
+}
+
 // Fact is one named number or word of a Reason, in the order sentences use them.
 type Fact struct {
 	Name  string `json:"name"`
@@ -330,16 +426,23 @@ type Reason struct {
 
 // Plan is the whole output of one cycle, in the order it is to be applied.
 type Plan struct {
-	Cycle     int64        `json:"cycle"`
-	Now       Instant      `json:"now"`
-	Policy    int64        `json:"policy"` // version
-	Extend    []Extension  `json:"extend,omitempty"`
-	MoneyEnds []MoneyEnd   `json:"money_ends,omitempty"`
-	Stops     []Stop       `json:"stops,omitempty"`
-	Promote   []AttemptRef `json:"promote,omitempty"` // nominated attempts whose devices are all free now
-	Starts    []Start      `json:"starts,omitempty"`
-	Reasons   []Reason     `json:"reasons,omitempty"`   // by job id
-	Standings []Standing   `json:"standings,omitempty"` // every group with a share, usage or commitment: what the pool page draws
-	Bucket    Bucket       `json:"bucket"`
-	Steps     int64        `json:"steps"`
+	Cycle     int64          `json:"cycle"`
+	Now       Instant        `json:"now"`
+	Policy    int64          `json:"policy"` // version
+	Extend    []Extension    `json:"extend,omitempty"`
+	MoneyEnds []MoneyEnd     `json:"money_ends,omitempty"`
+	Stops     []Stop         `json:"stops,omitempty"`
+	Unprotect []AttemptRef   `json:"unprotect,omitempty"` // idle too long: protected no more
+	Renewals  []Renewal      `json:"renewals,omitempty"`
+	Warnings  []Warning      `json:"warnings,omitempty"`
+	Promote   []AttemptRef   `json:"promote,omitempty"` // nominated attempts whose devices are all free now
+	Moves     []ReserveMove  `json:"moves,omitempty"`
+	Starts    []Start        `json:"starts,omitempty"`
+	Reserves  []Reserve      `json:"reserves,omitempty"`
+	Reasons   []Reason       `json:"reasons,omitempty"`   // by job id
+	Standings []Standing     `json:"standings,omitempty"` // every group with a share, usage or commitment: what the pool page draws
+	Reserved  []ReserveView  `json:"reserved,omitempty"`  // per pool with a holder or with somebody who would claim
+	Tried     []ledger.JobID `json:"tried,omitempty"`     // for the next snapshot
+	Bucket    Bucket         `json:"bucket"`
+	Steps     int64          `json:"steps"`
 }
