@@ -137,22 +137,22 @@ type EventKind int8
 
 // The events of a job's life, with the fields of Event each one reads.
 const (
-	EvNominated  EventKind = iota + 1 // Run, Lots: devices owned, victims still there
-	EvLeased                          // Run, Lots when it was not nominated before
-	EvClaimed                         // Rank, Funds
-	EvAccrued                         // Rank, ElapsedMs; PostAll at day and period ends
-	EvExtended                        // Hold, FromMs, ToMs, Lots
-	EvMoneyEnded                      // FromMs = elapsed where the money ended
-	EvSignalled                       // Rule: told to stop, for any reason but a cancel
-	EvCancelled                       // by its owner
-	EvFinished                        // Rank, ElapsedMs, TermMs, Exit, Funds: a launcher's end record
-	EvLost                            // Rank, ElapsedMs (last heartbeat), Funds
-	EvPaused                          // a waiting job steps aside
-	EvResumed                         // and comes back
-	EvReturned                        // Rank, Funds: lost, but its node is back and it still runs there
-	EvReserved                        // Run, Lots: holds funds and a reserved start, no devices
-	EvRenewed                         // Hold, ToMs, Lots: new protection in place until that elapsed time
-	EvUnprotected                     // idle too long: protection ends now
+	EvNominated   EventKind = iota + 1 // Run, Lots: devices owned, victims still there
+	EvLeased                           // Run, Lots when it was not nominated before
+	EvClaimed                          // Rank, Funds
+	EvAccrued                          // Rank, ElapsedMs; PostAll at day and period ends
+	EvExtended                         // Hold, FromMs, ToMs, Lots
+	EvMoneyEnded                       // FromMs = elapsed where the money ended
+	EvSignalled                        // Rule: told to stop, for any reason but a cancel
+	EvCancelled                        // by its owner
+	EvFinished                         // Rank, ElapsedMs, TermMs, Exit, Funds: a launcher's end record
+	EvLost                             // Rank, ElapsedMs (last heartbeat), Funds
+	EvPaused                           // a waiting job steps aside
+	EvResumed                          // and comes back
+	EvReturned                         // Rank, Funds: lost, but its node is back and it still runs there
+	EvReserved                         // Run, Lots: holds funds and a reserved start, no devices
+	EvRenewed                          // Hold, ToMs, Lots: new protection in place until that elapsed time
+	EvUnprotected                      // idle too long: protection ends now
 )
 
 // Event is one thing that happened to a job at At (business time).
