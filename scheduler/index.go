@@ -398,6 +398,14 @@ func (s *Snapshot) Rearrange() {
 	}
 }
 
+// Clone gives a snapshot of its own arrangement, for deciding on beside others.
+// What its slices hold is shared: replace them, do not write into them.
+func (s *Snapshot) Clone() *Snapshot {
+	c := s.Flat()
+	c.ix = nil
+	return c
+}
+
 // Flat gives the snapshot with its slices filled and sorted, as it is stored.
 func (s *Snapshot) Flat() *Snapshot {
 	f := *s

@@ -53,6 +53,7 @@ type Store struct {
 	log        *slog.Logger
 	beats      heartbeats
 	orders     watch
+	peek       peek
 	open       context.Context // ends with Close
 	shut       context.CancelFunc
 }
@@ -69,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.MaxConns == 0 {
 		cfg.MaxConns = 16
 	}
-	s := &Store{clock: cfg.Clock, timeline: cfg.Timeline, log: cfg.Log}
+	s := &Store{clock: cfg.Clock, timeline: cfg.Timeline, log: cfg.Log, peek: newPeek()}
 	s.open, s.shut = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
 	if s.pool, err = openPool(ctx, cfg, poolSpec{name: "tranched", conns: cfg.MaxConns, idleInTx: 10 * time.Second}); err != nil {

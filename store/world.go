@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"tranche/ledger"
 	"tranche/scheduler"
@@ -19,7 +20,7 @@ import (
 type World struct {
 	store  *Store
 	leader *Leader
-	usage  *usageView
+	eye    eye
 	told   map[ledger.JobID]toldReason
 	seed   maphash.Seed
 	cut    ledger.JobID   // the first whose reason did not fit into the last cycle; 0 = all did
@@ -35,35 +36,48 @@ func (s *Store) World(l *Leader) *World {
 // Snapshot reads everything one cycle decides from, in one unchanging view and
 // two round trips. Its instant never goes back behind an earlier cycle's.
 func (w *World) Snapshot(ctx context.Context, now ledger.Instant) (*scheduler.Snapshot, error) {
-	var snap *scheduler.Snapshot
+	r, err := w.eye.read(ctx, w.store, w.store.leaderPool, now)
+	if err != nil {
+		return nil, err
+	}
+	w.daily.begin(r)
+	return r.snap, nil
+}
+
+// eye reads snapshots and keeps the lookback between them. It is used by one
+// goroutine at a time.
+type eye struct{ usage *usageView }
+
+// read takes a snapshot at an instant, or at the last cycle's where that is later.
+func (e *eye) read(ctx context.Context, s *Store, pool *pgxpool.Pool, now ledger.Instant) (*reading, error) {
+	var done *reading
 	opt := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := w.store.run(ctx, w.store.leaderPool, "snapshot", opt, func(tx *Tx) error {
+	err := s.run(ctx, pool, "snapshot", opt, func(tx *Tx) error {
 		r := &reading{snap: &scheduler.Snapshot{Now: now}, funds: map[purse]*ledger.Funds{}, byAttempt: map[ledger.AttemptID]int{}}
 		if err := r.frame(ctx, tx); err != nil {
 			return err
 		}
-		if w.usage == nil || w.usage.spanMs != r.snap.Policy.LookbackMs {
-			w.usage = newUsageView(r.snap.Policy.LookbackMs, r.snap.Now)
+		if e.usage == nil || e.usage.spanMs != r.snap.Policy.LookbackMs {
+			e.usage = newUsageView(r.snap.Policy.LookbackMs, r.snap.Now)
 		}
 		batch := &pgx.Batch{}
 		r.queue(batch)
-		w.usage.queue(batch, r.snap.Now)
+		e.usage.queue(batch, r.snap.Now)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		if err := w.usage.complete(ctx, tx, r.snap.Now); err != nil {
+		if err := e.usage.complete(ctx, tx, r.snap.Now); err != nil {
 			return err
 		}
-		r.finish(w.usage)
-		w.daily.begin(r)
-		snap = r.snap
+		r.finish(e.usage)
+		done = r
 		return nil
 	})
 	if err != nil {
-		w.usage = nil // it may be half way: read it anew
+		e.usage = nil // it may be half way: read it anew
 		return nil, err
 	}
-	return snap, nil
+	return done, nil
 }
 
 // reading is a snapshot under construction.
