@@ -289,7 +289,7 @@ func (r *Runner) do(ctx context.Context, st *Statement) error {
 
 func (r *Runner) command(verb, name string, code int) error {
 	switch verb {
-	case "fail-node", "drain", "fault", "heal":
+	case "fail-node", "drain", "fault", "silent", "heal":
 		id := r.nodes[name]
 		if id == 0 {
 			return fmt.Errorf("no node %s", name)
@@ -298,7 +298,7 @@ func (r *Runner) command(verb, name string, code int) error {
 			r.World.FailNode(id)
 			return nil
 		}
-		r.World.SetHealth(id, map[string]scheduler.Health{"drain": scheduler.Draining, "fault": scheduler.Faulted, "heal": scheduler.Healthy}[verb])
+		r.World.SetHealth(id, map[string]scheduler.Health{"drain": scheduler.Draining, "fault": scheduler.Faulted, "silent": scheduler.Suspect, "heal": scheduler.Healthy}[verb])
 		return nil
 	case "suspend", "lift":
 		id := r.groups[name]

@@ -28,13 +28,17 @@ func play(t *testing.T, name string) {
 func TestS1ColdStart(t *testing.T)       { play(t, "s1_cold_start") }
 func TestS4ProtectionEdge(t *testing.T)  { play(t, "s4_protection_edge") }
 func TestS10GangDeadlock(t *testing.T)   { play(t, "s10_gang_deadlock") }
-func TestS13DrainingNode(t *testing.T)   { play(t, "s13_drain") }
 func TestS18Memo(t *testing.T)           { play(t, "s18_memo") }
 func TestS19InsideAProject(t *testing.T) { play(t, "s19_member") }
 
 func TestS5FreeCycles(t *testing.T) {
 	play(t, "s5_free_cycles")
 	play(t, "s5_unfunded_32")
+}
+
+func TestS13DrainingNode(t *testing.T) {
+	play(t, "s13_drain")
+	play(t, "s13_hard_fault")
 }
 
 func TestS16Edges(t *testing.T) {
