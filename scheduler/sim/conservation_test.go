@@ -139,8 +139,10 @@ func (m *mishaps) repeat() {
 		return // the database knows attempts by number; a closed one is not asked
 	}
 	for _, ev := range []scheduler.Event{
-		{Kind: scheduler.EvFinished, ElapsedMs: was.ProvenMs + 5000}, {Kind: scheduler.EvAccrued, ElapsedMs: was.ProvenMs + 5000},
-		{Kind: scheduler.EvLost, ElapsedMs: was.ProvenMs}, {Kind: scheduler.EvSignalled, Rule: scheduler.V1},
+		{Kind: scheduler.EvFinished, ElapsedMs: was.ProvenMs + 5000},
+		{Kind: scheduler.EvAccrued, ElapsedMs: was.ProvenMs + 5000},
+		{Kind: scheduler.EvLost, ElapsedMs: was.ProvenMs},
+		{Kind: scheduler.EvSignalled, Rule: scheduler.V1},
 	} {
 		ev.At, ev.Funds = m.now, m.fundsOf(was.Pool, was.Project)
 		if st, ref := scheduler.Advance(j.life, ev); ref != nil || st.Changed || len(st.Entries) > 0 {
