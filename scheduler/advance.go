@@ -13,6 +13,7 @@ type stage int8
 const (
 	atWaiting stage = iota
 	atPaused
+	atReserved
 	atNominated
 	atStarting
 	atRunning
@@ -31,21 +32,23 @@ type mover struct {
 }
 
 // moves is the whole life cycle: one row per event, one column per stage
-// (waiting, paused, nominated, starting, running, ending, over).
+// (waiting, paused, reserved, nominated, starting, running, ending, over).
 var moves = map[EventKind][stages]act{
-	EvNominated:  {nominate, refuseEv, ignore, ignore, refuseEv, refuseEv, refuseEv},
-	EvLeased:     {lease, refuseEv, promote, ignore, ignore, refuseEv, refuseEv},
-	EvClaimed:    {refuseClaim, refuseClaim, refuseClaim, claim, claim, refuseClaim, refuseClaim},
-	EvAccrued:    {ignore, ignore, ignore, ignore, accrue, accrue, ignore},
-	EvExtended:   {refuseEv, refuseEv, refuseEv, refuseEv, extend, extend, refuseEv},
-	EvMoneyEnded: {refuseEv, refuseEv, refuseEv, refuseEv, endMoney, ignore, ignore},
-	EvSignalled:  {ignore, ignore, withdraw, withdraw, signal, ignore, ignore},
-	EvCancelled:  {cancelWaiting, cancelWaiting, cancelLive, cancelLive, cancelLive, cancelLive, ignore},
-	EvFinished:   {ignore, ignore, ignore, finish, finish, finish, ignore},
-	EvLost:       {ignore, ignore, withdraw, lose, lose, lose, ignore},
-	EvPaused:     {pause, ignore, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
-	EvResumed:    {ignore, resume, ignore, ignore, ignore, ignore, refuseEv},
-	EvReturned:   {readopt, ignore, ignore, ignore, ignore, ignore, ignore},
+	EvReserved:   {reserve, refuseEv, ignore, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
+	EvMoved:      {refuseEv, refuseEv, replan, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
+	EvNominated:  {nominate, refuseEv, nominateReserved, ignore, ignore, refuseEv, refuseEv, refuseEv},
+	EvLeased:     {lease, refuseEv, leaseReserved, promote, ignore, ignore, refuseEv, refuseEv},
+	EvClaimed:    {refuseClaim, refuseClaim, refuseClaim, refuseClaim, claim, claim, refuseClaim, refuseClaim},
+	EvAccrued:    {ignore, ignore, ignore, ignore, ignore, accrue, accrue, ignore},
+	EvExtended:   {refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, extend, extend, refuseEv},
+	EvMoneyEnded: {refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, endMoney, ignore, ignore},
+	EvSignalled:  {ignore, ignore, withdraw, withdraw, withdraw, signal, ignore, ignore},
+	EvCancelled:  {cancelWaiting, cancelWaiting, cancelLive, cancelLive, cancelLive, cancelLive, cancelLive, ignore},
+	EvFinished:   {ignore, ignore, ignore, ignore, finish, finish, finish, ignore},
+	EvLost:       {ignore, ignore, ignore, withdraw, lose, lose, lose, ignore},
+	EvPaused:     {pause, ignore, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
+	EvResumed:    {ignore, resume, ignore, ignore, ignore, ignore, ignore, refuseEv},
+	EvReturned:   {readopt, ignore, ignore, ignore, ignore, ignore, ignore, ignore},
 }
 
 // Advance is the whole life cycle of a job and the only caller of
@@ -83,6 +86,8 @@ func stageOf(l *Life) stage {
 		return atOver
 	case JobActive:
 		switch l.Run.Phase {
+		case Reserved:
+			return atReserved
 		case Nominated:
 			return atNominated
 		case Starting:
@@ -138,6 +143,37 @@ func lease(m *mover, ev *Event) *ledger.Refusal {
 	ref := begin(m, ev, Starting)
 	m.r.Leased = ev.At
 	return ref
+}
+
+// reserve makes a waiting job the holder of its pool's reserved start: the hold
+// is posted, devices it has none.
+func reserve(m *mover, ev *Event) *ledger.Refusal { return begin(m, ev, Reserved) }
+
+// replan gives the holder other nodes or another instant.
+func replan(m *mover, ev *Event) *ledger.Refusal {
+	if ev.Reservation == nil {
+		return refuseEv(m, ev)
+	}
+	m.r.Reserved = ev.Reservation
+	return nil
+}
+
+// takePlace gives the holder the place of its start. Attempt, number and hold are
+// those it reserved with.
+func takePlace(m *mover, ev *Event, phase Phase) *ledger.Refusal {
+	if ev.Run == nil {
+		return refuseEv(m, ev)
+	}
+	m.r.Members, m.r.MilliGPU = slices.Clone(ev.Run.Members), ev.Run.MilliGPU
+	m.r.Phase, m.r.Since, m.r.Reserved = phase, ev.At, nil
+	return nil
+}
+
+func nominateReserved(m *mover, ev *Event) *ledger.Refusal { return takePlace(m, ev, Nominated) }
+
+func leaseReserved(m *mover, ev *Event) *ledger.Refusal {
+	m.r.Leased = ev.At
+	return takePlace(m, ev, Starting)
 }
 
 func promote(m *mover, ev *Event) *ledger.Refusal {
@@ -270,7 +306,7 @@ func cancelLive(m *mover, ev *Event) *ledger.Refusal {
 	}
 	m.Next.Cancel = true
 	switch m.r.Phase {
-	case Nominated, Starting:
+	case Reserved, Nominated, Starting:
 		m.r.Rule = Cancelled
 		m.close(ev)
 	case Running:

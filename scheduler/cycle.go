@@ -93,8 +93,9 @@ type cycle struct {
 //
 // Per pool: money first (holds that end are prolonged, or the attempt goes on
 // unfunded or stops), then maximum runtimes, drains and promotions, then the
-// funded jobs in order of standing with the evictions they may make, then the
-// unfunded ones into what is left.
+// holder of the reserved start when its time has come, the funded jobs in order of
+// standing with the evictions they may make, a new reserved start for a large job
+// among those left, and the unfunded ones into what is left.
 func Decide(s *Snapshot) Plan {
 	c := &cycle{s: s, p: &s.Policy, ix: s.index(), now: s.Now, place: placerOf(s.Policy.Placer)}
 	c.plan = Plan{Cycle: s.Cycle, Now: s.Now, Policy: s.Policy.Version, Bucket: c.refill()}
@@ -102,11 +103,15 @@ func Decide(s *Snapshot) Plan {
 	c.ix.funds = c.funds
 	for _, pi := range c.ix.pools {
 		pc := newPoolCycle(c, pi)
+		pc.limits()
 		pc.money()
 		pc.stops()
 		pc.promote()
+		pc.keep()
 		pc.standings()
+		pc.firstTry()
 		pc.pass(0)
+		pc.claim()
 		pc.pass(1)
 		pc.report()
 	}
@@ -120,6 +125,7 @@ func (p *Plan) sort() {
 	slices.SortFunc(p.MoneyEnds, func(a, b MoneyEnd) int { return byRef(a.AttemptRef, b.AttemptRef) })
 	slices.SortFunc(p.Stops, func(a, b Stop) int { return byRef(a.AttemptRef, b.AttemptRef) })
 	slices.SortFunc(p.Promote, byRef)
+	slices.Sort(p.Tried)
 	slices.SortFunc(p.Reasons, func(a, b Reason) int { return cmp.Compare(a.Job, b.Job) })
 }
 
@@ -185,6 +191,13 @@ type poolCycle struct {
 	freeAt               [][]Instant
 	memo                 memos
 	people               []ratio // by person: funded usage and commitment over member share
+	maintained           bool    // some node is in its planned maintenance now
+	holder               *Live   // of the reserved start; nil = nobody
+	promised             Reservation
+	served               bool     // the holder starts in this cycle
+	large                []*entry // heads of projects that are owed a reserved start, in order
+	alive                int64    // devices in service; 0 = not counted yet
+	occ                  [][]occupant
 }
 
 // mark is what this cycle has changed about a live attempt.

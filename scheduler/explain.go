@@ -10,22 +10,25 @@ import (
 
 // Codes of Reasons. The table below words each of them.
 const (
-	WhyFunds     = "funds"       // the hold is not covered
-	WhyMaxCharge = "max-charge"  // the job's own limit leaves too little
-	WhyNever     = "never-fits"  // the pool cannot hold the shape even when empty
-	WhyProtected = "protected"   // no room, and too few of those who run may be stopped yet
-	WhyStanding  = "standing"    // no room, and those past protection are not over-served against it
-	WhyEvictRate = "evict-rate"  // the bound on evictions per minute is reached
-	WhyFull      = "full"        // an unfunded job, and no free room
-	WhySuspended = "suspended"   // the project starts nothing
-	WhyFrozen    = "frozen"      // a storm: nothing is placed in the pool
-	WhyBehind    = "behind"      // more jobs of its project go first than a cycle looks at
-	WhyDropped   = "dropped"     // decided, but the world had changed when it was to be carried out
-	WhyNominated = "nominated"   // its devices are being left
-	WhyStarting  = "starting"    // leased, the node has not begun yet
-	WhyPaused    = "paused"      // by its owner
-	WhyNoCycle   = "not-looked"  // no cycle has looked at it yet
-	WhyOutOfWork = "out-of-work" // the cycle's bound on work was reached before it
+	WhyFunds       = "funds"       // the hold is not covered
+	WhyMaxCharge   = "max-charge"  // the job's own limit leaves too little
+	WhyNever       = "never-fits"  // the pool cannot hold the shape even when empty
+	WhyProtected   = "protected"   // no room, and too few of those who run may be stopped yet
+	WhyStanding    = "standing"    // no room, and those past protection are not over-served against it
+	WhyEvictRate   = "evict-rate"  // the bound on evictions per minute is reached
+	WhyFull        = "full"        // an unfunded job, and no free room
+	WhySuspended   = "suspended"   // the project starts nothing
+	WhyFrozen      = "frozen"      // a storm: nothing is placed in the pool
+	WhyBehind      = "behind"      // more jobs of its project go first than a cycle looks at
+	WhyDropped     = "dropped"     // decided, but the world had changed when it was to be carried out
+	WhyNominated   = "nominated"   // its devices are being left
+	WhyStarting    = "starting"    // leased, the node has not begun yet
+	WhyPaused      = "paused"      // by its owner
+	WhyNoCycle     = "not-looked"  // no cycle has looked at it yet
+	WhyOutOfWork   = "out-of-work" // the cycle's bound on work was reached before it
+	WhyReserved    = "reserved"    // there would be room, but nodes are kept for the reserved start
+	WhyHolder      = "holder"      // it has the pool's reserved start itself
+	WhyMaintenance = "maintenance" // there would be room, but nodes go into maintenance too soon
 )
 
 // Names of facts.
@@ -42,6 +45,9 @@ const (
 	FactLacks     = "lacks"      // GPUs the pool has too few of, free
 	FactUntil     = "until"      // µs: when enough devices are past protection
 	FactAhead     = "ahead"      // jobs that go first
+	FactHolder    = "holder"     // job that has the reserved start
+	FactKept      = "kept_until" // µs: T* of the reserved start
+	FactLatest    = "latest"     // µs: it starts by then
 )
 
 // Names turns what a Reason holds into what a reader may see: a path, or
@@ -54,22 +60,25 @@ type Names struct {
 // sentences is the one table of Reason codes. {fact} is replaced by the fact's
 // wording; a part in [brackets] is left out when one of its facts is missing.
 var sentences = map[string]string{
-	WhyFunds:     "{short} GPU-h short of the {needed} GPU-h that must be set aside before it starts[, limited by {limited_by}].",
-	WhyMaxCharge: "Its own limit leaves {available} GPU-h, but {needed} GPU-h must be set aside before it starts.",
-	WhyNever:     "The pool has too few nodes that could ever hold {shape}; ask for fewer GPUs or less CPU and memory per node.",
-	WhyProtected: "Waits for {shape}: {room}[, and what runs there is protected until about {until}].[ {ahead}]",
-	WhyStanding:  "Waits for {shape}: {room}, and nobody past protection has had more of its share.[ {standing}][ {ahead}]",
-	WhyEvictRate: "Waits for {shape}: {room}; it may evict, but the bound on evictions per minute is reached. It is tried again at once when the bound allows.",
-	WhyFull:      "Runs unfunded, so it waits for {shape} that nobody uses: {room}.[ {ahead}]",
-	WhySuspended: "Its project is suspended: what runs goes on, nothing new starts until a manager lifts it.",
-	WhyFrozen:    "Many nodes of the pool fell silent at once; nothing is placed until they are back or an operator decides.",
-	WhyBehind:    "More jobs of its project go before it than one cycle looks at; it comes into view as they start.",
-	WhyDropped:   "It was to start, but the cluster changed in that moment; it is tried again in the next cycle.",
-	WhyNominated: "It has its devices and starts as soon as those who run there have left.",
-	WhyStarting:  "It has its devices; the node is about to start it.",
-	WhyPaused:    "Paused by its owner; resume it to queue it again.",
-	WhyNoCycle:   "The dispatcher has not looked at it yet; that happens within seconds.",
-	WhyOutOfWork: "The cycle looked at as many jobs as it may before this one; it goes on with the next cycle.",
+	WhyFunds:       "{short} GPU-h short of the {needed} GPU-h that must be set aside before it starts[, limited by {limited_by}].",
+	WhyMaxCharge:   "Its own limit leaves {available} GPU-h, but {needed} GPU-h must be set aside before it starts.",
+	WhyNever:       "The pool has too few nodes that could ever hold {shape}; ask for fewer GPUs or less CPU and memory per node.",
+	WhyProtected:   "Waits for {shape}: {room}[, and what runs there is protected until about {until}].[ {ahead}]",
+	WhyStanding:    "Waits for {shape}: {room}, and nobody past protection has had more of its share.[ {standing}][ {ahead}]",
+	WhyEvictRate:   "Waits for {shape}: {room}; it may evict, but the bound on evictions per minute is reached. It is tried again at once when the bound allows.",
+	WhyFull:        "Runs unfunded, so it waits for {shape} that nobody uses: {room}.[ {ahead}]",
+	WhySuspended:   "Its project is suspended: what runs goes on, nothing new starts until a manager lifts it.",
+	WhyFrozen:      "Many nodes of the pool fell silent at once; nothing is placed until they are back or an operator decides.",
+	WhyBehind:      "More jobs of its project go before it than one cycle looks at; it comes into view as they start.",
+	WhyDropped:     "It was to start, but the cluster changed in that moment; it is tried again in the next cycle.",
+	WhyNominated:   "It has its devices and starts as soon as those who run there have left.",
+	WhyStarting:    "It has its devices; the node is about to start it.",
+	WhyPaused:      "Paused by its owner; resume it to queue it again.",
+	WhyNoCycle:     "The dispatcher has not looked at it yet; that happens within seconds.",
+	WhyReserved:    "Waits for {shape}: {room}. Nodes are kept for job {holder}, which has the pool's reserved start from {kept_until} on; a job that is protected no longer than that may still go before it.",
+	WhyHolder:      "It has the pool's reserved start: nodes are kept for it, and the last protection there is over at {kept_until}[; it starts by {latest} at the latest].",
+	WhyMaintenance: "Waits for {shape}: {room}. Nodes go into planned maintenance before its protection would be over; a shorter protection still fits before that.",
+	WhyOutOfWork:   "The cycle looked at as many jobs as it may before this one; it goes on with the next cycle.",
 }
 
 // Sentence says a Reason in one sentence with its numbers.
@@ -107,11 +116,11 @@ func (r *Reason) word(name string, lookbackMs int64, names Names) string {
 			return r.Fact(name)
 		}
 		return a.Hours()
-	case FactUntil:
-		if r.number(FactUntil) == 0 {
+	case FactUntil, FactKept, FactLatest:
+		if r.number(name) == 0 {
 			return ""
 		}
-		return names.Instant(Instant(r.number(FactUntil)))
+		return names.Instant(Instant(r.number(name)))
 	case "shape":
 		return r.shape()
 	case "room":
@@ -158,6 +167,9 @@ func (r *Reason) room() string {
 		if n := r.number(FactRejected + d.dim); n > 0 {
 			lacks = append(lacks, strconv.FormatInt(n, 10)+" "+plural(n, "lacks ", "lack ")+d.word)
 		}
+	}
+	if n := r.number(FactRejected + FitsLimit); n > 0 {
+		lacks = append(lacks, strconv.FormatInt(n, 10)+" "+plural(n, "has", "have")+" room only for shorter protection")
 	}
 	if len(lacks) == 0 {
 		return text
@@ -254,6 +266,8 @@ func EvictionSentence(e *Evict, preemptor string, lookbackMs int64, names Names)
 		return "Evicted (V1): it ran unfunded, and " + preemptor + " needed its devices." + lost
 	case V2:
 		return "Evicted (V2): past its protection, for the more urgent " + preemptor + " of the same project." + lost
+	case V4:
+		return "Evicted (V4): past its protection, on nodes kept for the reserved start of " + preemptor + ", whose time had come." + lost
 	case V3:
 		return "Evicted (V3): past its protection, and " + names.Group(e.Standing.Group) + " has had " + e.Standing.Times(lookbackMs) +
 			" × its share even without it, " + names.Group(e.Against.Group) + " only " + e.Against.Times(lookbackMs) +
@@ -265,6 +279,8 @@ func EvictionSentence(e *Evict, preemptor string, lookbackMs int64, names Names)
 // StopSentence says why an attempt was told to stop without a preemptor.
 func StopSentence(r Rule) string {
 	switch r {
+	case Unreserved:
+		return "Its reserved start fell away, with its funds or its nodes; it waits again at its old place."
 	case V5:
 		return "Stopped (V5): its node is being emptied and its protection is over."
 	case V5Hard:

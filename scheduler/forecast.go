@@ -12,7 +12,7 @@ func (pc *poolCycle) roomAt(sh *Shape) Instant {
 	var nodes []Instant
 	for i := range pc.rooms {
 		at := free[i]
-		if pc.rooms[i].node.Health != Healthy || int64(len(at)) < sh.GPUs {
+		if pc.rooms[i].health != Healthy || int64(len(at)) < sh.GPUs {
 			continue
 		}
 		if sh.GPUs == 0 {

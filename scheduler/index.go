@@ -31,8 +31,10 @@ type poolIndex struct {
 	shapes  map[shapeKey]int32
 	shapeOf []shapeKey // by number
 	kinds   map[kindKey]int32
-	kindOf  []kind // by number
-	sick    int    // nodes that are not healthy
+	kindOf  []kind  // by number
+	sick    int     // nodes that are not healthy
+	maint   int     // nodes with maintenance planned
+	holders []*Live // in phase Reserved, by job and attempt; the first is the holder
 	people  map[personKey]int32
 	marks   []mark  // room for a cycle's marks
 	past    []int32 // room for its list of the unprotected
@@ -83,6 +85,7 @@ type queue struct {
 	group int32
 	jobs  int
 	lanes []*lane // by urgency downwards, then member
+	first *entry  // the pool's holder goes before all; nil = not of this project
 	kinds []kindCount
 }
 
@@ -108,6 +111,7 @@ type personKey struct {
 type entry struct {
 	job         *Job
 	shape, kind int32
+	holder      *Live // the attempt, of the reserved start's holder
 }
 
 func (s *Snapshot) index() *index {
@@ -163,6 +167,9 @@ func newPoolIndex(s *Snapshot, t *tree, p *Pool) *poolIndex {
 		if n.Health != Healthy {
 			pi.sick++
 		}
+		if n.MaintFrom != 0 {
+			pi.maint++
+		}
 	}
 	return pi
 }
@@ -194,6 +201,10 @@ func (ix *index) putLive(l *Live) {
 	pi, g := ix.poolOf(l.Job.Pool), ix.t.pos(l.Job.Project)
 	ix.live[ref] = l
 	if pi == nil {
+		return
+	}
+	if l.Phase == Reserved {
+		pi.putHolder(l, g)
 		return
 	}
 	pi.rowOf[ref] = int32(len(pi.rows))
@@ -247,6 +258,10 @@ func (ix *index) dropLive(ref AttemptRef) {
 	delete(ix.live, ref)
 	pi := ix.poolOf(l.Job.Pool)
 	if pi == nil {
+		return
+	}
+	if l.Phase == Reserved {
+		pi.dropHolder(l, ix.t.pos(l.Job.Project))
 		return
 	}
 	pi.occupy(pi.rooms, l, l.Phase, -1)

@@ -115,6 +115,7 @@ type Run struct {
 	ChargedMs      int64          `json:"charged_ms,omitempty"`
 	ProvenMs       int64          `json:"proven_ms,omitempty"`
 	Hold           []ledger.Piece `json:"hold,omitempty"`
+	Reserved       *Reservation   `json:"reserved,omitempty"` // in phase Reserved
 	Charged        ledger.Amount  `json:"charged,omitempty"`  // by this attempt
 	Credited       ledger.Amount  `json:"credited,omitempty"` // of Charged, given back
 	CreditFromMs   int64          `json:"credit_from_ms,omitempty"`
@@ -151,27 +152,29 @@ const (
 	EvResumed                          // and comes back
 	EvReturned                         // Rank, Funds: lost, but its node is back and it still runs there
 	EvReserved                         // Run, Lots: holds funds and a reserved start, no devices
+	EvMoved                            // Reservation: the holder's other nodes or instant
 	EvRenewed                          // Hold, ToMs, Lots: new protection in place until that elapsed time
 	EvUnprotected                      // idle too long: protection ends now
 )
 
 // Event is one thing that happened to a job at At (business time).
 type Event struct {
-	Kind       EventKind
-	At         Instant
-	Rank       int32
-	ElapsedMs  int64 // of the member, since its own claim
-	TermMs     int64
-	FromMs     int64
-	ToMs       int64
-	PostAll    bool
-	Rule       Rule
-	Exit       Exit
-	Run        *Run           // the new attempt, from NewRun
-	Hold       []ledger.Piece // of an extension
-	Lots       []ledger.Lot   // facts about the lots that pieces name
-	Funds      *ledger.Funds  // the project's funds now, under lock; Advance draws from a copy
-	HoldStepMs int64          // Policy.HoldStepMs, where Funds is given
+	Kind        EventKind
+	At          Instant
+	Rank        int32
+	ElapsedMs   int64 // of the member, since its own claim
+	TermMs      int64
+	FromMs      int64
+	ToMs        int64
+	PostAll     bool
+	Rule        Rule
+	Exit        Exit
+	Run         *Run           // the new attempt, from NewRun
+	Reservation *Reservation   // of EvMoved
+	Hold        []ledger.Piece // of an extension
+	Lots        []ledger.Lot   // facts about the lots that pieces name
+	Funds       *ledger.Funds  // the project's funds now, under lock; Advance draws from a copy
+	HoldStepMs  int64          // Policy.HoldStepMs, where Funds is given
 }
 
 // Step is what one event leads to. Entries are to be posted in order and in the
@@ -201,6 +204,15 @@ func NewRun(job *Job, s *Start, id ledger.AttemptID, now Instant) *Run {
 	return r
 }
 
+// NewReserve makes the attempt that holds a reserved start. id is its database key.
+func NewReserve(job *Job, s *Reserve, id ledger.AttemptID, now Instant) *Run {
+	start := Start{AttemptRef: s.AttemptRef, Funded: true, MinMs: s.MinMs, Hold: s.Hold}
+	r := NewRun(job, &start, id, now)
+	res := s.Reservation
+	r.Reserved = &res
+	return r
+}
+
 // OccupiedMilliGPU is the sum of the devices' parts a placement takes.
 func OccupiedMilliGPU(placed []Placed) int64 {
 	var sum int64
@@ -212,11 +224,15 @@ func OccupiedMilliGPU(placed []Placed) int64 {
 
 // Live gives the attempt as the dispatcher sees it.
 func (r *Run) Live(job Job, placed []Placed) Live {
-	return Live{
+	l := Live{
 		Job: job, N: r.N, Attempt: r.Attempt, Phase: r.Phase, Funded: r.Funded, Since: r.Since,
 		Started: r.Started, ProtectedUntil: r.ProtectedUntil, HoldUntilMs: r.HoldUntilMs, ProvenMs: r.ProvenMs,
 		Signalled: r.Signalled, Rule: r.Rule, Checkpoint: r.Checkpoint, Charged: r.Charged, Placed: placed,
 	}
+	if r.Phase == Reserved {
+		l.Reserved, l.Hold = r.Reserved, r.Hold
+	}
+	return l
 }
 
 // chargedToExit says whether an attempt stopped under the rule pays until its

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"tranche/ledger"
@@ -14,6 +15,7 @@ type cursor struct {
 	lanes  []*lane
 	pos    []int
 	looked int
+	tried  int      // of them, with a search of their own
 	fell   bool     // has lanes of or-free jobs
 	queue  *queue   // nil when it only has such lanes
 	people []ratio  // poolCycle.people, when there is more than one lane
@@ -34,7 +36,7 @@ func (pc *poolCycle) pass(money int) {
 	for g := tn.first(); g >= 0 && pc.plan.Steps < pc.p.MaxSteps; g = tn.first() {
 		cu := pc.cursor[g]
 		// Without reasons to give, a project that cannot start anything is not gone through.
-		if pc.s.Quiet && cu.looked == 0 && !cu.fell && pc.hopeless(cu.queue, money) {
+		if pc.s.Quiet && cu.looked == 0 && !cu.fell && !pc.matters(cu, money) && pc.hopeless(cu.queue, money) {
 			tn.remove(g)
 			continue
 		}
@@ -47,6 +49,7 @@ func (pc *poolCycle) pass(money int) {
 		pc.plan.Steps++
 		pc.rank++
 		cu.looked++
+		cu.tried++
 		cu.pos[lane]++
 		start, why := pc.try(e, g, money)
 		if start != nil {
@@ -68,10 +71,13 @@ func (pc *poolCycle) pass(money int) {
 
 // allHopeless says that the pass can start nothing at all.
 func (pc *poolCycle) allHopeless(money int) bool {
-	if money == 1 && pc.fallen != nil {
+	if money == 1 && pc.fallen != nil || money == 0 && pc.holder != nil {
 		return false
 	}
 	for _, q := range pc.pi.queues[money] {
+		if money == 0 && pc.hasLarge(q) {
+			return false
+		}
 		if q.jobs > 0 && !pc.ix.t.suspended[q.group] && !pc.hopeless(q, money) {
 			return false
 		}
@@ -79,12 +85,46 @@ func (pc *poolCycle) allHopeless(money int) bool {
 	return true
 }
 
+// hasLarge says whether a queue has jobs that may be promised a start.
+func (pc *poolCycle) hasLarge(q *queue) bool {
+	if !pc.promises() {
+		return false
+	}
+	for i := range q.kinds {
+		if pc.isLarge(&pc.pi.shapeOf[pc.pi.kindOf[q.kinds[i].kind].shape].shape) {
+			return true
+		}
+	}
+	return false
+}
+
+// matters says whether a project's head is to be tried although it cannot start:
+// the holder of the reserved start, or a job that may become it.
+func (pc *poolCycle) matters(cu *cursor, money int) bool {
+	if money == 1 || cu.queue == nil {
+		return false
+	}
+	if cu.queue.first != nil && pc.holder == cu.queue.first.holder {
+		return true
+	}
+	if !pc.hasLarge(cu.queue) {
+		return false
+	}
+	lane := pc.head(cu)
+	return lane >= 0 && pc.isLarge(&cu.lanes[lane].jobs[cu.pos[lane]].job.Shape)
+}
+
 // enter gives every project with waiting jobs of this pass a cursor and its
 // place in the tournament. Suspended projects and frozen pools only get reasons.
 func (pc *poolCycle) enter(tn *tournament, money int) {
 	pc.cursor = make([]*cursor, len(pc.ix.t.groups))
 	for _, q := range pc.pi.queues[money] {
-		if q.jobs > 0 {
+		switch {
+		case q.first != nil && pc.holder == q.first.holder:
+			j := q.first.job
+			first := &lane{urgency: math.MaxInt8, member: j.Member, person: pc.pi.personOf(j.Project, j.Member), jobs: []entry{*q.first}}
+			pc.cursor[q.group] = &cursor{group: q.group, lanes: append([]*lane{first}, q.lanes...), queue: q}
+		case q.jobs > 0:
 			pc.cursor[q.group] = &cursor{group: q.group, lanes: q.lanes[:len(q.lanes):len(q.lanes)], queue: q}
 		}
 	}
@@ -191,7 +231,7 @@ func (pc *poolCycle) head(cu *cursor) int {
 			return -1
 		}
 		e := &cu.lanes[best].jobs[cu.pos[best]]
-		if !cu.isDead(e.kind) {
+		if e.holder != nil || !cu.isDead(e.kind) {
 			return best
 		}
 		cu.pos[best]++
@@ -248,15 +288,21 @@ func (pc *poolCycle) started(tn *tournament, start *Start, e *entry, g int32, mo
 	if money == 1 && e.job.Contract.MinMs > 0 {
 		pc.plan.Reasons = slices.DeleteFunc(pc.plan.Reasons, func(r Reason) bool { return r.Job == e.job.ID })
 	}
-	d := e.job.Rate.MilliGPU * max(pc.p.CommitFloorMs, start.MinMs)
-	pc.fields[money].commit(g, d)
-	if pc.people != nil {
-		pc.people[pc.pi.personOf(e.job.Project, e.job.Member)].time += d
-	}
+	pc.countStart(start, e, g, money)
+	pc.fulfilled(e)
 	for i := range start.Evict {
 		if row, ok := pc.pi.rowOf[start.Evict[i].AttemptRef]; ok && pc.pi.rows[row].group >= 0 {
 			tn.restand(pc.pi.rows[row].group)
 		}
+	}
+}
+
+// countStart enters what a start is promised into the standings.
+func (pc *poolCycle) countStart(start *Start, e *entry, g int32, money int) {
+	d := e.job.Rate.MilliGPU * max(pc.p.CommitFloorMs, start.MinMs)
+	pc.fields[money].commit(g, d)
+	if pc.people != nil {
+		pc.people[pc.pi.personOf(e.job.Project, e.job.Member)].time += d
 	}
 }
 
@@ -268,7 +314,7 @@ func (pc *poolCycle) waits(cu *cursor, e *entry, why *Reason, money int) {
 			pc.fallen = make([][]entry, len(pc.ix.t.groups))
 		}
 		pc.fallen[cu.group] = append(pc.fallen[cu.group], *e)
-	} else {
+	} else if e.holder == nil {
 		cu.dead[e.kind/64] |= 1 << (e.kind % 64)
 		if !pc.s.Quiet {
 			if cu.why == nil {
@@ -276,6 +322,9 @@ func (pc *poolCycle) waits(cu *cursor, e *entry, why *Reason, money int) {
 			}
 			cu.why[e.kind] = why
 		}
+	}
+	if money == 0 {
+		pc.noteLarge(cu, e, why)
 	}
 	// One that fell into the second pass has said what it lacks.
 	if fell := money == 1 && e.job.Contract.MinMs > 0; !pc.s.Quiet && !fell {

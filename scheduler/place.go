@@ -19,6 +19,7 @@ type Tenant struct {
 const (
 	FitsOK      = ""
 	FitsHealth  = "health"  // suspect, draining, faulted or lost
+	FitsLimit   = "limit"   // room, but its protection would reach past what the node is kept for
 	FitsDevices = "devices" // too few free whole devices
 	FitsSharing = "sharing" // the device's rest is too small, or another project's
 	FitsCPU     = "cpu"
@@ -41,6 +42,9 @@ func Fits(node *Node, tenants []Tenant, project ledger.GroupID, want Placed, nom
 // gone; nominated ones own devices that others still have to leave.
 type room struct {
 	node     *Node
+	health   Health  // the node's; draining during its maintenance
+	maint    Instant // nothing is protected beyond it: maintenance begins; 0 = none planned
+	kept     Instant // likewise: the reserved start's T*, but for its holder; 0 = not kept
 	slots    []slot
 	free     int64 // alive devices nobody holds or owns
 	leaving  int64 // alive devices that only ending tenants hold
@@ -85,7 +89,7 @@ func (s *slot) kind() int {
 }
 
 func newRoom(n *Node, slots []slot) room {
-	rm := room{node: n, slots: slots}
+	rm := room{node: n, health: n.Health, slots: slots}
 	for i := range slots {
 		slots[i] = slot{dead: n.Devices[i].Dead}
 		if !n.Devices[i].Dead {
@@ -158,7 +162,7 @@ func (s *slot) takes(project ledger.GroupID, milli int64, nominated bool) bool {
 
 // admits checks a placement device by device.
 func (rm *room) admits(project ledger.GroupID, want *Placed, nominated bool) string {
-	if rm.node.Health != Healthy {
+	if rm.health != Healthy {
 		return FitsHealth
 	}
 	for _, d := range want.Devices {
@@ -209,11 +213,33 @@ func (s *Shape) milli() int64 {
 
 func (s *Shape) shared() bool { return s.milli() < 1000 && s.GPUs == 1 }
 
+// ask is what somebody wants of a room: place for one rank.
+type ask struct {
+	project   ledger.GroupID
+	shape     *Shape
+	until     Instant // protected until then if it starts now; 0 = unprotected
+	nominated bool    // room that the ending have left counts
+	holder    bool    // the reserved start's holder: nodes kept for it are open to it
+}
+
+// open says whether the room's limits allow what asks.
+func (rm *room) open(a *ask) bool {
+	return a.until == 0 || (rm.maint == 0 || a.until <= rm.maint) && (rm.kept == 0 || a.holder || a.until <= rm.kept)
+}
+
 // fit says whether one rank of a shape has room and how much would be left over.
-func (rm *room) fit(project ledger.GroupID, sh *Shape, nominated bool) (string, leftover) {
-	if rm.node.Health != Healthy {
+func (rm *room) fit(a *ask) (string, leftover) {
+	if rm.health != Healthy {
 		return FitsHealth, leftover{}
 	}
+	why, left := rm.fitRoom(a.project, a.shape, a.nominated)
+	if why == FitsOK && !rm.open(a) {
+		why = FitsLimit
+	}
+	return why, left
+}
+
+func (rm *room) fitRoom(project ledger.GroupID, sh *Shape, nominated bool) (string, leftover) {
 	devices := rm.free
 	if nominated {
 		devices += rm.leaving
@@ -274,7 +300,7 @@ func (rm *room) take(rank int32, project ledger.GroupID, sh *Shape, nominated bo
 
 // placer chooses nodes for every rank of a gang, or nil. What it returns passes
 // admits on each node.
-type placer func(rooms []room, project ledger.GroupID, sh *Shape, nominated bool) []Placed
+type placer func(rooms []room, a *ask) []Placed
 
 // placers are the names Policy.Placer knows.
 var placers = map[string]placer{"best-fit": bestFit}
@@ -289,11 +315,12 @@ func placerOf(name string) placer {
 
 // bestFit takes the nodes that keep the least; ties go to the lower id. Rooms
 // are sorted by node id. Cost: O(nodes), and O(nodes × log) for gangs.
-func bestFit(rooms []room, project ledger.GroupID, sh *Shape, nominated bool) []Placed {
+func bestFit(rooms []room, a *ask) []Placed {
+	project, sh, nominated := a.project, a.shape, a.nominated
 	if sh.Nodes <= 1 {
 		best, least := -1, leftover{}
 		for i := range rooms {
-			why, left := rooms[i].fit(project, sh, nominated)
+			why, left := rooms[i].fit(a)
 			if why == FitsOK && (best < 0 || left.compare(least) < 0) {
 				best, least = i, left
 			}
@@ -309,7 +336,7 @@ func bestFit(rooms []room, project ledger.GroupID, sh *Shape, nominated bool) []
 	}
 	var all []candidate
 	for i := range rooms {
-		if why, left := rooms[i].fit(project, sh, nominated); why == FitsOK {
+		if why, left := rooms[i].fit(a); why == FitsOK {
 			all = append(all, candidate{i, left})
 		}
 	}

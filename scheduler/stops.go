@@ -76,7 +76,7 @@ func (pc *poolCycle) halt(i int) {
 // and on draining or faulted nodes.
 func (pc *poolCycle) stops() {
 	for i := range pc.pi.rows {
-		if pc.pi.sick == 0 {
+		if pc.pi.sick == 0 && !pc.maintained {
 			break
 		}
 		if rule := pc.drains(pc.pi.rows[i].live, pc.marks[i].funded); rule != "" {
@@ -107,7 +107,7 @@ func (pc *poolCycle) drains(l *Live, funded bool) Rule {
 	worst := Healthy
 	for i := range l.Placed {
 		if n, ok := pc.pi.roomOf[l.Placed[i].Node]; ok {
-			worst = max(worst, pc.rooms[n].node.Health)
+			worst = max(worst, pc.rooms[n].health)
 		}
 	}
 	switch {

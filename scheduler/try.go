@@ -77,8 +77,12 @@ func (pc *poolCycle) count(shape int32, nominated bool) int64 {
 	if k.shape.GPUs > pc.widest(nominated) && !k.shape.shared() {
 		return 0
 	}
+	a := ask{project: k.project, shape: &k.shape, nominated: nominated}
+	if k.minMs > 0 {
+		a.until = pc.now.Add(k.minMs)
+	}
 	for i := range pc.rooms {
-		if why, _ := pc.rooms[i].fit(k.project, &k.shape, nominated); why == FitsOK {
+		if why, _ := pc.rooms[i].fit(&a); why == FitsOK {
 			n++
 		}
 	}
@@ -108,29 +112,37 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 	if !pc.couldHold(e) {
 		return nil, pc.reason(j, WhyNever)
 	}
-	if money == 0 {
+	if money == 0 && e.holder == nil {
 		if why := pc.shortOfFunds(j); why != nil {
 			return nil, why
 		}
 	}
 	pc.plan.Steps += int64(len(pc.rooms)) / 64
-	start := &Start{AttemptRef: AttemptRef{j.ID, j.Attempts + 1}, Project: j.Project, Pool: j.Pool, Funded: money == 0, MinMs: minMs, Rank: pc.rank}
+	start := pc.newStart(e, minMs, money)
 	var chosen *victims
-	if pc.memo.noRoom[e.shape] <= 0 {
-		start.Placed = pc.place(pc.rooms, j.Project, &j.Shape, false)
+	// What was found out for a shape counts the limits on protected time, which
+	// neither the holder nor a job that falls back to run free is bound to.
+	free := e.holder != nil || money == 1 && j.Contract.MinMs > 0
+	if a := pc.askOf(e, minMs, false); free || pc.memo.noRoom[e.shape] <= 0 {
+		start.Placed = pc.place(pc.rooms, &a)
 	}
 	if start.Placed == nil {
-		pc.memo.noRoom[e.shape] = 1
+		if !free {
+			pc.memo.noRoom[e.shape] = 1
+		}
 		if money == 1 {
 			return nil, pc.roomReason(e, WhyFull)
 		}
 		var why string
 		if chosen, why = pc.nominate(e, g, minMs); chosen == nil {
+			if e.holder != nil {
+				return nil, pc.holderReason(e)
+			}
 			return nil, pc.roomReason(e, why)
 		}
 		start.Placed, start.Nominate = chosen.placed, true
 	}
-	if money == 0 {
+	if money == 0 && e.holder == nil {
 		pieces, why := pc.draw(j, minMs)
 		if why != nil {
 			chosen.undo(pc)
@@ -144,6 +156,23 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 	chosen.commit(pc, start)
 	pc.settle(start)
 	return start, nil
+}
+
+func (pc *poolCycle) newStart(e *entry, minMs int64, money int) *Start {
+	s := &Start{AttemptRef: AttemptRef{e.job.ID, e.job.Attempts + 1}, Project: e.job.Project, Pool: e.job.Pool, Funded: money == 0, MinMs: minMs, Rank: pc.rank}
+	if e.holder != nil {
+		s.AttemptRef, s.Reserved = e.holder.ref(), true
+	}
+	return s
+}
+
+// askOf is what a job wants of a room when it starts now with a minimum runtime.
+func (pc *poolCycle) askOf(e *entry, minMs int64, nominated bool) ask {
+	a := ask{project: e.job.Project, shape: &e.job.Shape, nominated: nominated, holder: e.holder != nil}
+	if minMs > 0 {
+		a.until = pc.now.Add(minMs)
+	}
+	return a
 }
 
 // settle takes the room a start was given.
@@ -262,11 +291,12 @@ func (pc *poolCycle) roomFacts(e *entry) []Fact {
 	sh := &e.job.Shape
 	counts := map[string]int{}
 	for i := range pc.rooms {
-		why, _ := pc.rooms[i].fit(e.job.Project, sh, false)
+		a := pc.askOf(e, e.job.Contract.MinMs, false)
+		why, _ := pc.rooms[i].fit(&a)
 		counts[why]++
 	}
 	rr.facts = append(rr.facts, Fact{FactFree, strconv.Itoa(counts[FitsOK])}, Fact{FactNodes, strconv.Itoa(len(pc.rooms))})
-	for _, dim := range []string{FitsDevices, FitsSharing, FitsCPU, FitsRAM, FitsHealth} {
+	for _, dim := range []string{FitsDevices, FitsSharing, FitsCPU, FitsRAM, FitsHealth, FitsLimit} {
 		if n := counts[dim]; n > 0 {
 			rr.facts = append(rr.facts, Fact{FactRejected + dim, strconv.Itoa(n)})
 		}
@@ -284,7 +314,7 @@ func (pc *poolCycle) roomFacts(e *entry) []Fact {
 func (pc *poolCycle) freeGPUs() int64 {
 	var n int64
 	for i := range pc.rooms {
-		if pc.rooms[i].node.Health == Healthy {
+		if pc.rooms[i].health == Healthy {
 			n += pc.rooms[i].free
 		}
 	}
@@ -295,5 +325,14 @@ func (pc *poolCycle) roomReason(e *entry, code string) *Reason {
 	if pc.s.Quiet {
 		return &Reason{Job: e.job.ID, Code: code}
 	}
-	return pc.reason(e.job, code, pc.roomFacts(e)...)
+	facts := pc.roomFacts(e)
+	r := pc.reason(e.job, code, facts...)
+	if n := r.number(FactRejected + FitsLimit); n > 0 && n+r.number(FactFree) >= max(1, e.job.Shape.Nodes) {
+		r.Code = WhyMaintenance
+		if pc.holder != nil {
+			r.Code = WhyReserved
+			r.Facts = append(r.Facts, Fact{FactHolder, strconv.FormatInt(int64(pc.holder.Job.ID), 10)}, Fact{FactKept, instantText(pc.promised.At)})
+		}
+	}
+	return r
 }

@@ -211,6 +211,7 @@ type Live struct {
 	Checkpoint     Instant          `json:"checkpoint,omitempty"`      // last recorded one
 	Placed         []Placed         `json:"placed"`
 	Reserved       *Reservation     `json:"reserved,omitempty"`   // in phase Reserved
+	Hold           []ledger.Piece   `json:"hold,omitempty"`       // in phase Reserved: what its start brings along
 	RenewMs        int64            `json:"renew_ms,omitempty"`   // its owner asks for so much new protection; 0 = not
 	WarnedMs       int64            `json:"warned_ms,omitempty"`  // the shortest time before its protection's end it was warned at
 	IdleSince      Instant          `json:"idle_since,omitempty"` // marked idle since then; 0 = in use

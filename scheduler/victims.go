@@ -3,6 +3,8 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+
+	"tranche/ledger"
 )
 
 // victims is a proposal: who leaves for a job, and where the job goes then.
@@ -58,6 +60,8 @@ type eviction struct {
 	pairs   []fork    // forks of the chosen V3 victims
 	fits    int64     // rooms with place for a rank
 	can     []bool    // by room
+	ask     ask
+	only    []bool // by room: the nodes kept for the holder, at its time; nil = any
 }
 
 type candidate struct {
@@ -78,11 +82,11 @@ type fork struct{ mine, theirs int32 }
 // code when nobody may be evicted or it would not help.
 func (pc *poolCycle) nominate(e *entry, g int32, minMs int64) (*victims, string) {
 	key := victimKey{e.shape, g, e.job.Contract.Urgency}
-	if why, failed := pc.memo.noEnd[key]; failed {
+	if why, failed := pc.memo.noEnd[key]; failed && e.holder == nil {
 		return nil, why
 	}
 	v, why := pc.seek(e, g, minMs)
-	if v == nil {
+	if v == nil && e.holder == nil {
 		pc.memo.noEnd[key] = why
 	}
 	return v, why
@@ -95,6 +99,7 @@ func (pc *poolCycle) newEviction(e *entry, g int32, minMs int64) *eviction {
 		pc: pc, job: j, shape: e.shape, group: g, need: j.Rate.MilliGPU, promise: pc.promise(j.Rate.MilliGPU, minMs),
 		debug:   minMs <= pc.p.DebugMinMs && max(1, j.Shape.Nodes)*j.Shape.GPUs <= pc.p.DebugGPUs,
 		removed: make([]GPUTime, len(pc.ix.t.groups)), can: make([]bool, len(pc.rooms)),
+		ask: pc.askOf(e, minMs, true),
 	}
 	for i := range pc.rooms {
 		ev.look(int32(i))
@@ -109,8 +114,7 @@ func (pc *poolCycle) promise(milli, minMs int64) GPUTime {
 }
 
 func (pc *poolCycle) seek(e *entry, g int32, minMs int64) (*victims, string) {
-	j := e.job
-	if pc.hopelessKind(e.kind, g) {
+	if e.holder == nil && pc.hopelessKind(e.kind, g) {
 		return nil, pc.looseCode()
 	}
 	ev := pc.newEviction(e, g, minMs)
@@ -124,7 +128,7 @@ func (pc *poolCycle) seek(e *entry, g int32, minMs int64) (*victims, string) {
 			return nil, WhyEvictRate
 		}
 	}
-	v.placed = pc.place(pc.rooms, j.Project, &j.Shape, true)
+	v.placed = pc.place(pc.rooms, &ev.ask)
 	if v.placed == nil {
 		v.undo(pc)
 		return nil, WhyProtected
@@ -137,8 +141,8 @@ func (ev *eviction) enough() bool { return ev.fits >= max(1, ev.job.Shape.Nodes)
 // look notes whether a room has place for a rank once the ending have left.
 func (ev *eviction) look(room int32) {
 	ev.pc.plan.Steps++
-	why, _ := ev.pc.rooms[room].fit(ev.job.Project, &ev.job.Shape, true)
-	if ok := why == FitsOK; ok != ev.can[room] {
+	why, _ := ev.pc.rooms[room].fit(&ev.ask)
+	if ok := why == FitsOK && (ev.only == nil || ev.only[room]); ok != ev.can[room] {
 		ev.can[room] = ok
 		if ok {
 			ev.fits++
@@ -146,6 +150,30 @@ func (ev *eviction) look(room int32) {
 			ev.fits--
 		}
 	}
+}
+
+// restrict lets only the nodes kept for the holder count.
+func (ev *eviction) restrict(nodes []ledger.NodeID) {
+	ev.only = make([]bool, len(ev.pc.rooms))
+	for _, id := range nodes {
+		ev.only[ev.pc.pi.roomOf[id]] = true
+	}
+	for i := range ev.can {
+		if ev.can[i] && !ev.only[i] {
+			ev.can[i] = false
+			ev.fits--
+		}
+	}
+}
+
+// onKept says whether an attempt has a part on the nodes kept for the holder.
+func (ev *eviction) onKept(l *Live) bool {
+	for i := range l.Placed {
+		if n, ok := ev.pc.pi.roomOf[l.Placed[i].Node]; ok && ev.only[n] {
+			return true
+		}
+	}
+	return false
 }
 
 func (ev *eviction) lookAround(row int32) {
@@ -161,6 +189,10 @@ func (ev *eviction) lookAround(row int32) {
 func (ev *eviction) gather() {
 	lo := ev.pc.byGroup()
 	ev.all = ev.add(make([]candidate, 0, len(lo.unfunded)), lo.unfunded, V1)
+	if ev.only != nil {
+		ev.all = ev.add(ev.all, lo.past, V4)
+		return
+	}
 	if !ev.pc.noLeave(ev.shape) {
 		return // the unfunded go first, and they are enough
 	}
@@ -182,7 +214,7 @@ func (ev *eviction) add(to []candidate, rows []int32, rule Rule) []candidate {
 	for _, i := range rows {
 		r, m := &pc.pi.rows[i], pc.marks[i]
 		pc.plan.Steps++
-		if m.stopping || rule == V2 && ev.job.Contract.Urgency <= r.live.Job.Contract.Urgency {
+		if m.stopping || ev.only != nil && !ev.onKept(r.live) || rule == V2 && ev.job.Contract.Urgency <= r.live.Job.Contract.Urgency {
 			continue
 		}
 		c := candidate{row: i, rule: rule, grace: effectiveGrace(pc.p, r.live, m.funded), gives: min(r.milli, ev.need)}
@@ -367,7 +399,7 @@ func (ev *eviction) proposal(chosen []candidate) *victims {
 		ev.weigh(&out, c)
 		v.rows = append(v.rows, c.row)
 		v.evict = append(v.evict, out)
-		if c.rule != V2 {
+		if c.rule == V1 || c.rule == V3 {
 			v.tokens++
 		}
 	}
@@ -380,7 +412,7 @@ func (ev *eviction) weigh(out *Evict, c *candidate) {
 		return
 	}
 	mine, theirs := ev.group, r.group
-	if c.rule == V3 {
+	if c.rule == V3 || c.rule == V4 {
 		mine, theirs, _ = pc.ix.t.fork(ev.group, r.group)
 	}
 	out.Standing = pc.fieldOf(pc.marks[c.row].funded).standing(pc.pi.pool, theirs)

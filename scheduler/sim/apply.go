@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"tranche/ledger"
 	"tranche/scheduler"
 )
 
@@ -13,7 +12,7 @@ import (
 // its plan here, so an item that does not hold is an error, not a drop.
 func (w *World) Apply(_ context.Context, p *scheduler.Plan) (scheduler.Applied, error) {
 	var a scheduler.Applied
-	w.snap.Bucket = p.Bucket
+	w.snap.Bucket, w.snap.Tried = p.Bucket, p.Tried
 	for i := range p.Extend {
 		if err := w.extend(&p.Extend[i]); err != nil {
 			return a, err
@@ -38,6 +37,12 @@ func (w *World) Apply(_ context.Context, p *scheduler.Plan) (scheduler.Applied, 
 		w.planClaims(w.jobs[ref.Job])
 		a.Promoted++
 	}
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		if err := w.do(m.AttemptRef, scheduler.Event{Kind: scheduler.EvMoved, Reservation: &m.Reservation}); err != nil {
+			return a, err
+		}
+	}
 	for i := range p.Starts {
 		if err := w.start(&p.Starts[i]); err != nil {
 			return a, err
@@ -48,7 +53,27 @@ func (w *World) Apply(_ context.Context, p *scheduler.Plan) (scheduler.Applied, 
 			a.Nominated++
 		}
 	}
+	for i := range p.Reserves {
+		if err := w.reserve(&p.Reserves[i]); err != nil {
+			return a, err
+		}
+	}
 	return a, nil
+}
+
+// reserve makes a waiting job the holder of its pool's reserved start.
+func (w *World) reserve(r *scheduler.Reserve) error {
+	j := w.jobs[r.Job]
+	if j == nil || j.life.Job != scheduler.JobWaiting {
+		return fmt.Errorf("job %d is not waiting", r.Job)
+	}
+	w.attempt++
+	j.placed = nil
+	ev := scheduler.Event{Kind: scheduler.EvReserved, Run: scheduler.NewReserve(&j.spec, r, w.attempt, w.now)}
+	if ref := w.step(j, ev); ref != nil {
+		return fmt.Errorf("reserved start of job %d: %w", r.Job, ref)
+	}
+	return nil
 }
 
 // do takes one event to the attempt it names.
@@ -103,8 +128,11 @@ func (w *World) moneyEnds(m *scheduler.MoneyEnd) error {
 // carries out all of it.
 func (w *World) start(s *scheduler.Start) error {
 	j := w.jobs[s.Job]
-	if j == nil || j.life.Job != scheduler.JobWaiting {
+	switch {
+	case j == nil, !s.Reserved && j.life.Job != scheduler.JobWaiting:
 		return fmt.Errorf("job %d is not waiting", s.Job)
+	case s.Reserved && (j.life.Job != scheduler.JobActive || j.life.Run.Phase != scheduler.Reserved || j.life.Run.N != s.N):
+		return fmt.Errorf("attempt %d of job %d holds no reserved start", s.N, s.Job)
 	}
 	for i := range s.Placed {
 		p := &s.Placed[i]
@@ -123,9 +151,11 @@ func (w *World) start(s *scheduler.Start) error {
 			return err
 		}
 	}
-	w.attempt++
+	if !s.Reserved {
+		w.attempt++
+	}
 	j.placed = s.Placed
-	ev := scheduler.Event{Kind: scheduler.EvLeased, Run: scheduler.NewRun(&j.spec, s, ledger.AttemptID(w.attempt), w.now)}
+	ev := scheduler.Event{Kind: scheduler.EvLeased, Run: scheduler.NewRun(&j.spec, s, w.attempt, w.now)}
 	if s.Nominate {
 		ev.Kind = scheduler.EvNominated
 	}

@@ -26,6 +26,8 @@ func (r *Runner) expect(st *Statement) error {
 		return r.expectNothing()
 	case "order":
 		return r.expectOrder(st)
+	case "holder":
+		return r.expectHolder(st)
 	}
 	if len(st.Args) == 0 || r.jobs[st.Args[0]] == 0 {
 		return fmt.Errorf("names no job")
@@ -38,6 +40,8 @@ func (r *Runner) expect(st *Statement) error {
 		return r.expectEvict(st, job)
 	case "wait":
 		return r.expectWait(st, job)
+	case "reserve", "move":
+		return r.expectReserved(st, job)
 	}
 	return r.expectMoved(st, job)
 }
@@ -67,6 +71,14 @@ func (r *Runner) words(p *scheduler.Plan) string {
 	for _, ref := range p.Promote {
 		out = append(out, "promote "+r.names[ref.Job])
 	}
+	for i := range p.Reserves {
+		out = append(out, "reserve "+r.names[p.Reserves[i].Job]+" at="+scheduler.Span(p.Reserves[i].Reservation.At.MillisSince(Epoch))+
+			" nodes="+r.nodeNames(p.Reserves[i].Reservation.Nodes))
+	}
+	for i := range p.Moves {
+		out = append(out, "move "+r.names[p.Moves[i].Job]+" at="+scheduler.Span(p.Moves[i].Reservation.At.MillisSince(Epoch))+
+			" nodes="+r.nodeNames(p.Moves[i].Reservation.Nodes)+" lost="+r.nodeNames(p.Moves[i].Lost))
+	}
 	for i := range p.Stops {
 		out = append(out, "stop "+r.names[p.Stops[i].Job]+" "+string(p.Stops[i].Rule))
 	}
@@ -80,6 +92,78 @@ func (r *Runner) words(p *scheduler.Plan) string {
 		return "nothing"
 	}
 	return strings.Join(out, ", ")
+}
+
+// expectReserved checks a new reserved start or a holder's other nodes: at= (T*,
+// since Epoch), nodes= and lost= with commas.
+func (r *Runner) expectReserved(st *Statement, job ledger.JobID) error {
+	o := st.options()
+	at, nodes, lost := o.duration("at", -1), o.text("nodes", ""), o.text("lost", "")
+	var res *scheduler.Reservation
+	var gone []ledger.NodeID
+	for i := range r.Last.Reserves {
+		if x := &r.Last.Reserves[i]; st.Verb == "reserve" && x.Job == job {
+			res = &x.Reservation
+		}
+	}
+	for i := range r.Last.Moves {
+		if x := &r.Last.Moves[i]; st.Verb == "move" && x.Job == job {
+			res, gone = &x.Reservation, x.Lost
+		}
+	}
+	if res == nil {
+		return fmt.Errorf("%s: the plan has %s%s", st.Args[0], r.words(r.Last), r.reasonOf(job))
+	}
+	if got := res.At.MillisSince(Epoch); at >= 0 && got != at {
+		return fmt.Errorf("T* is %s after the start, not %s", scheduler.Span(got), scheduler.Span(at))
+	}
+	if got := r.nodeNames(res.Nodes); nodes != "" && got != nodes {
+		return fmt.Errorf("%s is on %s, not %s", st.Args[0], got, nodes)
+	}
+	if got := r.nodeNames(gone); got != lost {
+		return fmt.Errorf("it lost %q, not %q", got, lost)
+	}
+	return o.done()
+}
+
+func (r *Runner) nodeNames(ids []ledger.NodeID) string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, r.World.snap.Nodes[id-1].Name)
+	}
+	return strings.Join(out, ",")
+}
+
+// expectHolder checks who has the pool's reserved start: a job, or none; and
+// latest=, when it starts at the latest.
+func (r *Runner) expectHolder(st *Statement) error {
+	o := st.options()
+	latest, noBound, queue := o.duration("latest", -1), o.text("no_bound", ""), o.text("queue", "-")
+	var view scheduler.ReserveView
+	if len(r.Last.Reserved) > 0 {
+		view = r.Last.Reserved[0]
+	}
+	got := "none"
+	if view.Holder != nil {
+		got = r.names[view.Holder.Job]
+	}
+	if len(st.Args) != 1 || got != st.Args[0] {
+		return fmt.Errorf("%s has the reserved start", got)
+	}
+	if ms := view.Latest.MillisSince(Epoch); latest >= 0 && ms != latest {
+		return fmt.Errorf("it starts by %s, not %s", scheduler.Span(ms), scheduler.Span(latest))
+	}
+	if noBound != view.NoBound {
+		return fmt.Errorf("no_bound is %q", view.NoBound)
+	}
+	var waiting []string
+	for _, id := range view.Queue {
+		waiting = append(waiting, r.names[id])
+	}
+	if text := strings.Join(waiting, ","); queue != "-" && text != queue {
+		return fmt.Errorf("the queue for it is %q", text)
+	}
+	return o.done()
 }
 
 func (r *Runner) expectOrder(st *Statement) error {
@@ -168,7 +252,7 @@ func (r *Runner) expectWait(st *Statement, job ledger.JobID) error {
 	why := &r.Last.Reasons[i]
 	if len(st.Args) > 1 {
 		code := st.Args[1]
-		room := []string{scheduler.WhyProtected, scheduler.WhyStanding, scheduler.WhyFull, scheduler.WhyEvictRate}
+		room := []string{scheduler.WhyProtected, scheduler.WhyStanding, scheduler.WhyFull, scheduler.WhyEvictRate, scheduler.WhyHolder, scheduler.WhyReserved}
 		if code != why.Code && (code != "capacity" || !slices.Contains(room, why.Code)) {
 			return fmt.Errorf("%s waits for%s", st.Args[0], r.reasonOf(job))
 		}
@@ -277,6 +361,6 @@ func StateName(l *scheduler.Life) string {
 	}
 	return map[scheduler.Phase]string{
 		scheduler.Nominated: "nominated", scheduler.Starting: "starting",
-		scheduler.Running: "running", scheduler.Ending: "ending",
+		scheduler.Running: "running", scheduler.Ending: "ending", scheduler.Reserved: "reserved",
 	}[l.Run.Phase]
 }

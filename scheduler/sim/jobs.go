@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -22,6 +23,9 @@ const (
 	Paused    EventKind = "pause"
 	Resumed   EventKind = "resume"
 	Health    EventKind = "health"
+	Planned   EventKind = "maintain" // maintenance from From until Until
+	Device    EventKind = "device"   // device Rank of Node is dead
+	Leads     EventKind = "leader"   // another server decides from here
 	Cycled    EventKind = "cycle"
 )
 
@@ -39,6 +43,8 @@ type Event struct {
 	Exit      scheduler.Exit
 	Node      ledger.NodeID
 	Health    scheduler.Health
+	From      ledger.Instant
+	Until     ledger.Instant
 	Hash      [32]byte
 }
 
@@ -331,6 +337,43 @@ func (w *World) SetHealth(node ledger.NodeID, h scheduler.Health) {
 	w.record(Event{Kind: Health, Node: node, Health: h})
 	w.snap.Nodes[node-1].Health = h
 	w.snap.Rearrange()
+}
+
+// SetTopology gives a node its place, like "rack1/switch2".
+func (w *World) SetTopology(node ledger.NodeID, path string) {
+	w.snap.Nodes[node-1].Topology = path
+	w.snap.Rearrange()
+}
+
+// Maintain plans a node's maintenance; from 0 takes it back, until 0 leaves its
+// end open.
+func (w *World) Maintain(node ledger.NodeID, from, until ledger.Instant) {
+	w.record(Event{Kind: Planned, Node: node, From: from, Until: until})
+	n := &w.snap.Nodes[node-1]
+	n.MaintFrom, n.MaintUntil = from, until
+	w.snap.Rearrange()
+}
+
+// KillDevice marks one device of a node as dead.
+func (w *World) KillDevice(node ledger.NodeID, index int32) {
+	w.record(Event{Kind: Device, Node: node, Rank: index})
+	w.snap.Nodes[node-1].Devices[index].Dead = true
+	w.snap.Rearrange()
+}
+
+// Takeover lets another server decide from here: all it knows is what was stored.
+func (w *World) Takeover() error {
+	w.record(Event{Kind: Leads})
+	text, err := json.Marshal(w.snap.Flat())
+	if err != nil {
+		return err
+	}
+	fresh := scheduler.Snapshot{}
+	if err := json.Unmarshal(text, &fresh); err != nil {
+		return err
+	}
+	w.snap = fresh
+	return nil
 }
 
 // FailNode loses a node now: its attempts end at this instant, which was their

@@ -102,7 +102,7 @@ func (c *chaos) protects(p *scheduler.Plan) {
 	for i := range p.Starts {
 		for _, e := range p.Starts[i].Evict {
 			r := &c.jobs0(e.Job).Run
-			if r.Funded && c.now < r.ProtectedUntil {
+			if r.Funded && (r.Started == 0 || c.now < r.ProtectedUntil) {
 				c.t.Fatalf("job %d is evicted under %s, %s before its protection ends", e.Job, e.Rule, scheduler.Span(r.ProtectedUntil.MillisSince(c.now)))
 			}
 			if !p.Starts[i].Funded {
@@ -162,10 +162,14 @@ func (c *chaos) samePlan(s *scheduler.Snapshot) *scheduler.Plan {
 // deeds is a plan without what only explains it.
 func deeds(p *scheduler.Plan) *scheduler.Plan {
 	d := *p
-	d.Reasons, d.Standings, d.Steps = nil, nil, 0
+	d.Reasons, d.Standings, d.Reserved, d.Steps = nil, nil, nil, 0
 	d.Starts = append([]scheduler.Start(nil), p.Starts...)
 	for i := range d.Starts {
 		d.Starts[i].Path, d.Starts[i].Rank = nil, 0
+	}
+	d.Reserves = append([]scheduler.Reserve(nil), p.Reserves...)
+	for i := range d.Reserves {
+		d.Reserves[i].Path, d.Reserves[i].Rank = nil, 0
 	}
 	return &d
 }

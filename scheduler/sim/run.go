@@ -103,6 +103,9 @@ func (r *Runner) setPolicy(st *Statement) error {
 	p.HeadsPerProject = int(o.number("heads", int64(p.HeadsPerProject)))
 	p.EvictPerMinute = o.number("evict_per_minute", p.EvictPerMinute)
 	p.EvictBurst = o.number("evict_burst", p.EvictBurst)
+	p.ReservedStarts = o.flag("reserved", p.ReservedStarts)
+	p.LargeMinPPM = o.number("large_ppm", p.LargeMinPPM)
+	p.HolderEvicts = o.flag("v4", p.HolderEvicts)
 	r.seed = o.number("seed", r.seed)
 	return o.done()
 }
@@ -133,6 +136,7 @@ func (r *Runner) addNodes(st *Statement) error {
 	gpus := o.number("gpus", 8)
 	cores := o.number("cores", 8*gpus)
 	ram := o.number("ram_mib", 65_536*gpus)
+	topology := o.text("topology", "")
 	if err := o.done(); err != nil {
 		return err
 	}
@@ -154,6 +158,7 @@ func (r *Runner) addNodes(st *Statement) error {
 				return fmt.Errorf("node %s exists already", name)
 			}
 			r.nodes[name] = r.World.AddNode(r.pools[pool], name, int(gpus), cores*1000, ram)
+			r.World.SetTopology(r.nodes[name], topology)
 		}
 	}
 	return nil
@@ -267,6 +272,10 @@ func (r *Runner) do(ctx context.Context, st *Statement) error {
 		return r.cycles(ctx, st)
 	case "award":
 		return r.moreAward(st)
+	case "maintain":
+		return r.maintain(st)
+	case "leader":
+		return r.World.Takeover()
 	}
 	o := st.options()
 	code := o.number("code", 0)
@@ -289,13 +298,17 @@ func (r *Runner) do(ctx context.Context, st *Statement) error {
 
 func (r *Runner) command(verb, name string, code int) error {
 	switch verb {
-	case "fail-node", "drain", "fault", "silent", "heal":
+	case "fail-node", "drain", "fault", "silent", "heal", "kill-device":
 		id := r.nodes[name]
 		if id == 0 {
 			return fmt.Errorf("no node %s", name)
 		}
-		if verb == "fail-node" {
+		switch verb {
+		case "fail-node":
 			r.World.FailNode(id)
+			return nil
+		case "kill-device":
+			r.World.KillDevice(id, 0)
 			return nil
 		}
 		r.World.SetHealth(id, map[string]scheduler.Health{"drain": scheduler.Draining, "fault": scheduler.Faulted, "silent": scheduler.Suspect, "heal": scheduler.Healthy}[verb])
@@ -338,6 +351,36 @@ func (r *Runner) freeze(name string, on bool) error {
 		return err
 	}
 	r.World.Freeze(id, on)
+	return nil
+}
+
+// maintain plans a node's maintenance from= until=, both since Epoch; without
+// from= it is taken back.
+func (r *Runner) maintain(st *Statement) error {
+	o := st.options()
+	from, until := o.duration("from", 0), o.duration("until", 0)
+	if err := o.done(); err != nil {
+		return err
+	}
+	for _, arg := range st.Args {
+		list, err := names(arg)
+		if err != nil {
+			return err
+		}
+		for _, name := range list {
+			if r.nodes[name] == 0 {
+				return fmt.Errorf("no node %s", name)
+			}
+			var a, b ledger.Instant
+			if from > 0 {
+				a = Epoch.Add(from)
+			}
+			if until > 0 {
+				b = Epoch.Add(until)
+			}
+			r.World.Maintain(r.nodes[name], a, b)
+		}
+	}
 	return nil
 }
 
