@@ -46,7 +46,7 @@ var moves = map[EventKind][stages]act{
 	EvCancelled:  {cancelWaiting, cancelWaiting, cancelLive, cancelLive, cancelLive, cancelLive, cancelLive, ignore},
 	EvFinished:   {ignore, ignore, ignore, ignore, finish, finish, finish, ignore},
 	EvLost:       {ignore, ignore, ignore, withdraw, lose, lose, lose, ignore},
-	EvPaused:     {pause, ignore, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
+	EvPaused:     {pause, ignore, pauseReserved, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
 	EvResumed:    {ignore, resume, ignore, ignore, ignore, ignore, ignore, refuseEv},
 	EvReturned:   {readopt, ignore, ignore, ignore, ignore, ignore, ignore, ignore},
 }
@@ -317,6 +317,14 @@ func cancelLive(m *mover, ev *Event) *ledger.Refusal {
 }
 
 func pause(m *mover, _ *Event) *ledger.Refusal {
+	m.Next.Job = JobPaused
+	return nil
+}
+
+// pauseReserved gives the reserved start up.
+func pauseReserved(m *mover, ev *Event) *ledger.Refusal {
+	m.r.Rule = Unreserved
+	m.close(ev)
 	m.Next.Job = JobPaused
 	return nil
 }

@@ -38,8 +38,14 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 		for _, ref := range p.Promote {
 			c.promote(ref)
 		}
+		for i := range p.Moves {
+			c.move(&p.Moves[i])
+		}
 		for i := range p.Starts {
 			c.start(&p.Starts[i])
+		}
+		for i := range p.Reserves {
+			c.reserve(&p.Reserves[i])
 		}
 		if err := w.store.keep(ctx, tx, c.changed()...); err != nil {
 			return err
@@ -51,8 +57,11 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 			return err
 		}
 		queueStandings(batch, p)
-		batch.Queue(`update dispatcher set cycle = $1, bucket_milli_tokens = $2, bucket_at = $3, last_instant = greatest(last_instant, $4)`,
-			p.Cycle, p.Bucket.MilliTokens, p.Bucket.At, p.Now)
+		if err := queueReservedViews(batch, p); err != nil {
+			return err
+		}
+		batch.Queue(`update dispatcher set cycle = $1, bucket_milli_tokens = $2, bucket_at = $3, last_instant = greatest(last_instant, $4), tried = $5`,
+			p.Cycle, p.Bucket.MilliTokens, p.Bucket.At, p.Now, triedIDs(p))
 		tx.Notify(channelPage)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("write the cycle: %w", err)
@@ -74,7 +83,7 @@ type carrying struct {
 	lives   map[ledger.JobID]*life
 	funds   map[purse]*ledger.Funds
 	nodes   map[ledger.NodeID]*standingNode
-	ids     []ledger.AttemptID // for new attempts, one per start
+	ids     []ledger.AttemptID // for new attempts, one per start and per reserved start
 	daily   dailyPost
 	applied scheduler.Applied
 }
@@ -83,6 +92,18 @@ type carrying struct {
 type standingNode struct {
 	node    scheduler.Node
 	tenants []scheduler.Tenant
+}
+
+// leaves notes that an attempt has been told to stop, or is gone already.
+func (n *standingNode) leaves(ref scheduler.AttemptRef, gone bool) {
+	for i := range n.tenants {
+		if n.tenants[i].AttemptRef == ref {
+			n.tenants[i].Phase = scheduler.Ending
+		}
+	}
+	if gone {
+		n.tenants = slices.DeleteFunc(n.tenants, func(t scheduler.Tenant) bool { return t.AttemptRef == ref })
+	}
 }
 
 // lock takes jobs, attempts, balances and nodes of the plan, in that order and
@@ -115,6 +136,9 @@ func (c *carrying) lock(ctx context.Context, tx *Tx) error {
 			want(c.plan.Starts[i].Job)
 		}
 	}
+	for i := range c.plan.Reserves {
+		want(c.plan.Reserves[i].Job)
+	}
 	if c.funds, err = lockFunds(ctx, tx, purses); err != nil {
 		return err
 	}
@@ -137,6 +161,12 @@ func (c *carrying) touched() (jobs []ledger.JobID, nodes []ledger.NodeID) {
 	for _, ref := range p.Promote {
 		jobs = append(jobs, ref.Job)
 	}
+	for i := range p.Moves {
+		jobs = append(jobs, p.Moves[i].Job)
+	}
+	for i := range p.Reserves {
+		jobs = append(jobs, p.Reserves[i].Job)
+	}
 	for i := range p.Starts {
 		s := &p.Starts[i]
 		jobs = append(jobs, s.Job)
@@ -156,15 +186,12 @@ func (c *carrying) touched() (jobs []ledger.JobID, nodes []ledger.NodeID) {
 // hold now; new attempts get their ids.
 func (c *carrying) lockNodes(ctx context.Context, tx *Tx, nodes []ledger.NodeID) error {
 	c.nodes = make(map[ledger.NodeID]*standingNode, len(nodes))
-	if len(nodes) == 0 {
+	if len(nodes) == 0 && len(c.plan.Reserves) == 0 {
 		return nil
 	}
 	r := &reading{snap: &scheduler.Snapshot{}}
 	batch := &pgx.Batch{}
-	batch.Queue(`select n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.health, n.drain,
-			coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id), '{}'),
-			coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id and d.dead), '{}')
-		from nodes n where n.id = any($1) and n.retired_at is null order by n.id for update of n`, nodes).Query(r.scanNodes)
+	batch.Queue(`select `+nodeColumns+` from nodes n where n.id = any($1) and n.retired_at is null order by n.id for update of n`, nodes).Query(r.scanNodes)
 	type tenantRow struct {
 		tenant scheduler.Tenant
 		phase  string
@@ -176,7 +203,7 @@ func (c *carrying) lockNodes(ctx context.Context, tx *Tx, nodes []ledger.NodeID)
 		q, p := &t.tenant, &t.tenant.Placed
 		return []any{&q.Job, &q.N, &q.Project, &t.phase, &p.Rank, &p.Node, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB}
 	}))
-	batch.Queue(`select nextval(pg_get_serial_sequence('attempts', 'id')) from generate_series(1, $1)`, len(c.plan.Starts)).
+	batch.Queue(`select nextval(pg_get_serial_sequence('attempts', 'id')) from generate_series(1, $1)`, len(c.plan.Starts)+len(c.plan.Reserves)).
 		Query(each(&c.ids, func(id *ledger.AttemptID) []any { return []any{id} }))
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("lock nodes: %w", err)
@@ -337,6 +364,9 @@ func (c *carrying) signal(l *life, rule scheduler.Rule, event string, facts any,
 	}
 	l.stopFacts, l.stopByJob = facts, by
 	l.noteClose() // what nothing had claimed is over at once
+	for _, n := range c.nodes {
+		n.leaves(scheduler.AttemptRef{Job: l.job.ID, N: l.state.Run.N}, l.freed)
+	}
 	c.applied.Stopped++
 	return true
 }
@@ -359,9 +389,16 @@ func (c *carrying) start(s *scheduler.Start) {
 	id := c.ids[0]
 	c.ids = c.ids[1:]
 	l := c.lives[s.Job]
-	if l == nil || l.state.Job != scheduler.JobWaiting || l.job.Attempts+1 != s.N {
+	if !s.Reserved && !l.mayStart(s.N) {
 		c.drop(s.Job, "job")
 		return
+	}
+	if s.Reserved {
+		if l = c.live(s.AttemptRef); l == nil || l.state.Run.Phase != scheduler.Reserved {
+			c.drop(s.Job, "job")
+			return
+		}
+		id = l.state.Run.Attempt
 	}
 	victims := make([]*life, len(s.Evict))
 	for i := range s.Evict {
@@ -419,7 +456,12 @@ func (c *carrying) begin(l *life, s *scheduler.Start, id ledger.AttemptID) {
 		c.drop(s.Job, "job")
 		return
 	}
-	l.fresh, l.before, l.startFact = true, scheduler.Run{}, facts
+	l.startFact = facts
+	if s.Reserved {
+		l.seated = true
+	} else {
+		l.fresh, l.before = true, scheduler.Run{}
+	}
 	l.placed, l.parts = s.Placed, make([]part, len(s.Placed))
 	phase := l.state.Run.Phase
 	for _, placed := range s.Placed {
@@ -430,6 +472,62 @@ func (c *carrying) begin(l *life, s *scheduler.Start, id ledger.AttemptID) {
 		c.applied.Nominated++
 	} else {
 		c.applied.Started++
+	}
+}
+
+// mayStart says whether a job waits for its Nth attempt.
+func (l *life) mayStart(n int32) bool {
+	return l != nil && l.state.Job == scheduler.JobWaiting && l.job.Attempts+1 == n
+}
+
+// reserve makes a waiting job the holder of its pool's reserved start.
+func (c *carrying) reserve(r *scheduler.Reserve) {
+	id := c.ids[0]
+	c.ids = c.ids[1:]
+	l := c.lives[r.Job]
+	if !l.mayStart(r.N) {
+		c.drop(r.Job, "job")
+		return
+	}
+	p := purse{l.job.Project, l.job.Pool}
+	if !c.draw(p, r.Hold) {
+		c.drop(r.Job, "funds")
+		return
+	}
+	var lots []ledger.Lot
+	if f := c.funds[p]; f != nil {
+		lots = f.Lots
+	}
+	run := scheduler.NewReserve(&l.job, r, id, c.plan.Now)
+	ev := scheduler.Event{Kind: scheduler.EvReserved, At: c.plan.Now, Run: run, Lots: lots}
+	if _, refusal := l.advance(ev, "reserved", reservedFacts{r.Reservation, r.Rank}); refusal != nil {
+		c.drop(r.Job, "job")
+		return
+	}
+	l.fresh, l.before, l.startFact = true, scheduler.Run{}, startFacts{Rank: r.Rank, Path: r.Path}
+	l.placed, l.parts = nil, nil
+}
+
+// reservedFacts is what a page says about a reserved start.
+type reservedFacts struct {
+	scheduler.Reservation
+	Rank int `json:"rank"`
+}
+
+// move gives a holder other nodes or another instant. Only lost nodes make a
+// line of its time line: they restart the bound.
+func (c *carrying) move(m *scheduler.ReserveMove) {
+	l := c.live(m.AttemptRef)
+	if l == nil || l.state.Run.Phase != scheduler.Reserved {
+		return
+	}
+	kind := ""
+	if len(m.Lost) > 0 {
+		kind = "reserved-moved"
+	}
+	res := m.Reservation
+	if _, refusal := l.advance(scheduler.Event{Kind: scheduler.EvMoved, At: c.plan.Now, Reservation: &res}, kind, m); refusal != nil {
+		c.drop(m.Job, "attempt")
 	}
 }
 
@@ -448,14 +546,6 @@ func (c *carrying) fits(s *scheduler.Start) bool {
 		}
 		if scheduler.Fits(&n.node, tenants, s.Project, placed, s.Nominate) != scheduler.FitsOK {
 			return false
-		}
-	}
-	for _, placed := range s.Placed { // and from now on they are leaving
-		tenants := c.nodes[placed.Node].tenants
-		for i := range tenants {
-			if slices.ContainsFunc(s.Evict, func(e scheduler.Evict) bool { return e.AttemptRef == tenants[i].AttemptRef }) {
-				tenants[i].Phase = scheduler.Ending
-			}
 		}
 	}
 	return true

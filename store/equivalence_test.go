@@ -191,12 +191,29 @@ func (k *twin) follow(t testing.TB, e sim.Event, plans []*scheduler.Plan) {
 			scheduler.Faulted: {"healthy", DrainHard}, scheduler.Lost: {"lost", ""},
 		}[e.Health]
 		k.db.Exec(t, `update nodes set health = $2, drain = $3 where id = $1`, int64(e.Node), words[0], words[1])
+	case sim.Planned:
+		k.db.Exec(t, `update nodes set maint_from = $2, maint_until = $3 where id = $1`, int64(e.Node), instantOrNull(e.From), instantOrNull(e.Until))
+	case sim.Device:
+		k.db.Exec(t, `update devices set dead = true where node_id = $1 and idx = $2`, int64(e.Node), e.Rank)
+	case sim.Leads:
+		k.db.Exec(t, `update leader set holder = ''`) // the one before is gone
+		leader, campaignErr := k.Campaign(t.Context(), "successor")
+		if err = campaignErr; err == nil {
+			k.world = k.World(leader)
+		}
 	case sim.Cycled:
 		k.turn(t, e, plans)
 	}
 	if err != nil {
 		t.Fatalf("%s at %v: %v", e.Kind, e.At.Time(), err)
 	}
+}
+
+func instantOrNull(at ledger.Instant) any {
+	if at == 0 {
+		return nil
+	}
+	return at.Time()
 }
 
 // turn runs one cycle, after heartbeats as fresh as the simulator's, and

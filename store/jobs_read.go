@@ -71,7 +71,7 @@ type JobLine struct {
 // AttemptHead is what lists show of a job's newest attempt.
 type AttemptHead struct {
 	ID             ledger.AttemptID
-	Phase          string // nominated, starting, running, ending, closed
+	Phase          string // reserved, nominated, starting, running, ending, closed
 	Funded         bool
 	MinMs          int64 // 0 when it started unfunded
 	Since          ledger.Instant
@@ -95,7 +95,7 @@ const sqlJobLine = `select j.id, j.name, j.preset, j.state, j.project_id, g.path
 	from jobs j join groups g on g.id = j.project_id join pools p on p.id = j.pool_id
 	left join person_names n on n.person_id = j.member_id
 	left join attempts a on a.job_id = j.id and a.n = j.attempts
-	left join job_reasons r on r.job_id = j.id and j.state = 'pending'`
+	left join job_reasons r on r.job_id = j.id and (j.state = 'pending' or a.phase = 'reserved')`
 
 func scanJobLine(row pgx.CollectableRow) (JobLine, error) {
 	var l JobLine
@@ -133,7 +133,10 @@ func shownState(state, phase string) string {
 	case "pending":
 		return "waiting"
 	case "live":
-		if phase == "nominated" {
+		switch phase {
+		case "reserved":
+			return "waiting" // it has its promise, but nothing runs
+		case "nominated":
 			return "starting"
 		}
 		return phase
@@ -252,13 +255,13 @@ func stateClause(word string) (string, *ledger.Refusal) {
 	case "":
 		return "", nil
 	case "waiting":
-		return " and j.state = 'pending'", nil
+		return " and (j.state = 'pending' or j.state = 'live' and a.phase = 'reserved')", nil
 	case "paused", "finished", "failed", "cancelled":
 		return " and j.state = '" + word + "'", nil
 	case "ended":
 		return " and j.state in ('finished', 'failed', 'cancelled')", nil
 	case "running":
-		return " and j.state = 'live'", nil
+		return " and j.state = 'live' and a.phase <> 'reserved'", nil
 	case "starting":
 		return " and j.state = 'live' and a.phase in ('nominated', 'starting')", nil
 	case "ending":

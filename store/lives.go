@@ -30,6 +30,7 @@ type life struct {
 	// What advance has led to since the life was loaded.
 	before    scheduler.Run
 	fresh     bool // the attempt is not in the database yet
+	seated    bool // it has its place since now: the holder of a reserved start
 	changed   bool
 	freed     bool
 	entries   []ledger.Entry
@@ -74,15 +75,24 @@ func jobFields(j *scheduler.Job) []any {
 const attemptColumns = `a.id, a.job_id, a.n, a.project_id, a.pool_id, a.fence, a.phase, a.funded, a.milli_gpu, a.occupied_milli,
 	a.rate_ppm, a.min_ms, a.since, a.leased_at, a.started_at, a.protected_until, a.funded_ms, a.hold_until_ms, a.charged_ms,
 	a.proven_ms, a.prior, a.charged, a.credited, a.credit_from_ms, a.credit_to_ms, a.stop_asked_at, a.stop_rule, a.stop_ms,
-	a.checkpoint_at, a.ended_at, a.cause, a.recorded_until`
+	a.checkpoint_at, a.ended_at, a.cause, a.reserved_since, a.reserved_at, a.reserved_nodes, a.reserved_domain, a.recorded_until`
 
-// attemptFields are where attemptColumns go.
+// attemptFields are where attemptColumns go; enterPhase must follow.
 func attemptFields(r *scheduler.Run, fence *int64, phase *string, recorded *ledger.Instant) []any {
+	r.Reserved = &scheduler.Reservation{}
 	return []any{
 		&r.Attempt, &r.Job, &r.N, &r.Project, &r.Pool, fence, phase, &r.Funded, &r.Rate.MilliGPU, &r.MilliGPU,
 		&r.Rate.PPM, &r.MinMs, &r.Since, &r.Leased, &r.Started, &r.ProtectedUntil, &r.FundedMs, &r.HoldUntilMs, &r.ChargedMs,
 		&r.ProvenMs, &r.Prior, &r.Charged, &r.Credited, &r.CreditFromMs, &r.CreditToMs, &r.Signalled, &r.Rule, &r.StopMs,
-		&r.Checkpoint, &r.Ended, &r.Cause, recorded,
+		&r.Checkpoint, &r.Ended, &r.Cause, &r.Reserved.Since, &r.Reserved.At, &r.Reserved.Nodes, &r.Reserved.Domain, recorded,
+	}
+}
+
+// enterPhase puts a read attempt into its phase; only a holder keeps its
+// reservation.
+func enterPhase(r *scheduler.Run, phase string) {
+	if r.Phase = phases()[phase]; r.Phase != scheduler.Reserved {
+		r.Reserved = nil
 	}
 }
 
@@ -109,7 +119,7 @@ func (m *memberRow) fields() []any {
 // phases maps the database's words; a closed attempt has none.
 func phases() map[string]scheduler.Phase {
 	return map[string]scheduler.Phase{
-		"nominated": scheduler.Nominated, "starting": scheduler.Starting,
+		"reserved": scheduler.Reserved, "nominated": scheduler.Nominated, "starting": scheduler.Starting,
 		"running": scheduler.Running, "ending": scheduler.Ending, "closed": 0,
 	}
 }
@@ -213,7 +223,6 @@ func scanJobs(rows pgx.Rows, out map[ledger.JobID]*life) error {
 }
 
 func scanAttempts(rows pgx.Rows, lives map[ledger.JobID]*life, byAttempt map[ledger.AttemptID]*life) error {
-	known := phases()
 	for rows.Next() {
 		var run scheduler.Run
 		var fence int64
@@ -223,7 +232,8 @@ func scanAttempts(rows pgx.Rows, lives map[ledger.JobID]*life, byAttempt map[led
 			return err
 		}
 		l := lives[run.Job]
-		run.Contract, run.Phase = l.job.Contract, known[phase]
+		run.Contract = l.job.Contract
+		enterPhase(&run, phase)
 		l.state.Run, l.fence, l.recorded = run, fence, recorded
 		byAttempt[run.Attempt] = l
 	}
@@ -413,23 +423,23 @@ func (l *life) queue(batch *pgx.Batch, now ledger.Instant) error {
 // closed, its whole occupancy.
 func (l *life) queueAttempt(batch *pgx.Batch) error {
 	r := &l.state.Run
-	if l.fresh {
-		facts, err := json.Marshal(l.startFact)
-		if err != nil {
-			return fmt.Errorf("start facts of job %d: %w", l.job.ID, err)
-		}
+	facts, err := json.Marshal(l.startFact)
+	if err != nil {
+		return fmt.Errorf("start facts of job %d: %w", l.job.ID, err)
+	}
+	switch {
+	case l.fresh:
 		batch.Queue(`insert into attempts (id, job_id, n, project_id, pool_id, phase, funded, milli_gpu, occupied_milli, rate_ppm,
 			min_ms, since, prior, start_facts) overriding system value values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
 			r.Attempt, r.Job, r.N, r.Project, r.Pool, phaseWord(r.Phase), r.Funded, r.Rate.MilliGPU, r.MilliGPU, r.Rate.PPM,
 			r.MinMs, r.Since, r.Prior, facts)
-		for _, p := range l.placed {
-			batch.Queue(`insert into placements (attempt_id, rank, node_id, devices, gpu_milli, cpu_milli, ram_mib)
-				values ($1, $2, $3, $4, $5, $6, $7)`, r.Attempt, p.Rank, p.Node, p.Devices, p.GPUMilli, p.CPUMilli, p.RAMMiB)
-		}
+		l.queuePlaces(batch)
+	case l.seated:
+		batch.Queue(`update attempts set occupied_milli = $2, since = $3, start_facts = $4 where id = $1`, r.Attempt, r.MilliGPU, r.Since, facts)
+		l.queuePlaces(batch)
 	}
 	var stopFacts []byte
 	if l.stopFacts != nil {
-		var err error
 		if stopFacts, err = json.Marshal(l.stopFacts); err != nil {
 			return fmt.Errorf("stop facts of job %d: %w", l.job.ID, err)
 		}
@@ -440,13 +450,16 @@ func (l *life) queueAttempt(batch *pgx.Batch) error {
 		c64, s64 := int64(c), int64(sig)
 		elapsed, code, signal = &r.ProvenMs, &c64, &s64
 	}
+	promised := promiseOf(r)
 	batch.Queue(`update attempts set phase = $2, funded = $3, leased_at = $4, started_at = $5, protected_until = $6, funded_ms = $7,
 		hold_until_ms = $8, charged_ms = $9, proven_ms = case when $2 = 'closed' then $10 else greatest(proven_ms, $10) end, charged = $11, credited = $12, credit_from_ms = $13, credit_to_ms = $14,
 		stop_asked_at = $15, stop_rule = $16, stop_ms = $17, checkpoint_at = $18, ended_at = $19, cause = $20, elapsed_ms = $21,
-		exit_code = $22, exit_signal = $23, recorded_until = case when $2 = 'closed' then $19 else recorded_until end, stop_by_job = coalesce($24, stop_by_job), stop_facts = coalesce($25, stop_facts) where id = $1`,
+		exit_code = $22, exit_signal = $23, recorded_until = case when $2 = 'closed' then $19 else recorded_until end, stop_by_job = coalesce($24, stop_by_job), stop_facts = coalesce($25, stop_facts),
+		reserved_since = coalesce($26, reserved_since), reserved_at = coalesce($27, reserved_at), reserved_nodes = coalesce($28, reserved_nodes), reserved_domain = coalesce($29, reserved_domain) where id = $1`,
 		r.Attempt, phaseWord(r.Phase), r.Funded, r.Leased, r.Started, r.ProtectedUntil, r.FundedMs,
 		r.HoldUntilMs, r.ChargedMs, r.ProvenMs, r.Charged, r.Credited, r.CreditFromMs, r.CreditToMs,
-		r.Signalled, r.Rule, r.StopMs, r.Checkpoint, r.Ended, r.Cause, elapsed, code, signal, nullID(l.stopByJob), stopFacts)
+		r.Signalled, r.Rule, r.StopMs, r.Checkpoint, r.Ended, r.Cause, elapsed, code, signal, nullID(l.stopByJob), stopFacts,
+		promised.since, promised.at, promised.nodes, promised.domain)
 	l.queueMembers(batch)
 	l.queueHold(batch)
 	if l.freed {
@@ -458,6 +471,28 @@ func (l *life) queueAttempt(batch *pgx.Batch) error {
 		}
 	}
 	return nil
+}
+
+func (l *life) queuePlaces(batch *pgx.Batch) {
+	for _, p := range l.placed {
+		batch.Queue(`insert into placements (attempt_id, rank, node_id, devices, gpu_milli, cpu_milli, ram_mib)
+			values ($1, $2, $3, $4, $5, $6, $7)`, l.state.Run.Attempt, p.Rank, p.Node, p.Devices, p.GPUMilli, p.CPUMilli, p.RAMMiB)
+	}
+}
+
+// promise is a reservation's columns; once the holder has started they stay as
+// they were.
+type promise struct {
+	since, at ledger.Instant
+	nodes     []ledger.NodeID
+	domain    *string
+}
+
+func promiseOf(r *scheduler.Run) promise {
+	if r.Reserved == nil {
+		return promise{}
+	}
+	return promise{r.Reserved.Since, r.Reserved.At, r.Reserved.Nodes, &r.Reserved.Domain}
 }
 
 // queueMembers writes the members that changed.

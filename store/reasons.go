@@ -105,6 +105,32 @@ func (w *World) sumOf(r *scheduler.Reason) uint64 {
 	return h.Sum64()
 }
 
+// queueReservedViews keeps what each pool's page says of its reserved start.
+func queueReservedViews(batch *pgx.Batch, p *scheduler.Plan) error {
+	pools, views := make([]ledger.PoolID, len(p.Reserved)), make([]string, len(p.Reserved))
+	for i := range p.Reserved {
+		text, err := json.Marshal(&p.Reserved[i])
+		if err != nil {
+			return fmt.Errorf("reserved start of pool %d: %w", p.Reserved[i].Pool, err)
+		}
+		pools[i], views[i] = p.Reserved[i].Pool, string(text)
+	}
+	batch.Queue(`delete from reserved_views where pool_id <> all($1)`, pools)
+	if len(pools) > 0 {
+		batch.Queue(`insert into reserved_views (pool_id, view, at) select u.pool, u.view::jsonb, $3 from unnest($1::bigint[], $2::text[]) u (pool, view)
+			on conflict (pool_id) do update set view = excluded.view, at = excluded.at`, pools, views, p.Now)
+	}
+	return nil
+}
+
+// triedIDs are the large jobs that found no capacity, for the next snapshot.
+func triedIDs(p *scheduler.Plan) []ledger.JobID {
+	if p.Tried == nil {
+		return []ledger.JobID{}
+	}
+	return p.Tried
+}
+
 // queueStandings keeps the numbers the queue was sorted by, for the pool page.
 func queueStandings(batch *pgx.Batch, p *scheduler.Plan) {
 	n := len(p.Standings)

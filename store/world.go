@@ -107,9 +107,9 @@ func (r *reading) frame(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	s.Policy = policy
-	err = tx.QueryRow(ctx, `select cycle + 1, bucket_milli_tokens, bucket_at, last_instant, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+	err = tx.QueryRow(ctx, `select cycle + 1, bucket_milli_tokens, bucket_at, tried, last_instant, pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
 		date_trunc('day', greatest($1, last_instant), coalesce((select zone from periods where first <= $1 and $1 < last), 'UTC'))
-		from dispatcher`, s.Now).Scan(&s.Cycle, &s.Bucket.MilliTokens, &s.Bucket.At, &r.last, &r.xmin, &r.today)
+		from dispatcher`, s.Now).Scan(&s.Cycle, &s.Bucket.MilliTokens, &s.Bucket.At, &s.Tried, &r.last, &r.xmin, &r.today)
 	s.Now = max(s.Now, r.last)
 	return err
 }
@@ -141,14 +141,13 @@ func (r *reading) queue(batch *pgx.Batch) {
 	}))
 	batch.Queue(sqlAllLots, s.Now, ledger.Available).Query(func(rows pgx.Rows) error { return scanLots(rows, r.funds) })
 	batch.Queue(sqlAllLimits, s.Now).Query(func(rows pgx.Rows) error { return scanLimits(rows, r.funds) })
-	batch.Queue(`select n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.health, n.drain,
-			coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id), '{}'),
-			coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id and d.dead), '{}')
-		from nodes n where n.retired_at is null order by n.id`).Query(r.scanNodes)
+	batch.Queue(`select ` + nodeColumns + ` from nodes n where n.retired_at is null order by n.id`).Query(r.scanNodes)
 	batch.Queue(`select ` + jobColumns + `, ` + attemptColumns + ` from attempts a join jobs j on j.id = a.job_id
 		where a.phase <> 'closed' order by a.job_id, a.n`).Query(r.scanLive)
 	batch.Queue(`select ` + memberColumns + ` from placements p join attempts a on a.id = p.attempt_id
 		where a.phase <> 'closed' order by p.attempt_id, p.rank`).Query(r.scanPlaced)
+	batch.Queue(`select h.attempt_id, h.lot_id, h.amount, h.spent, h.released from hold_pieces h join attempts a on a.id = h.attempt_id
+		where a.phase = 'reserved' order by h.attempt_id, h.n`).Query(r.scanPromised)
 	// The heads of every member, so that one member's long array hides nobody.
 	batch.Queue(`select `+jobColumns+` from (select distinct pool_id, project_id, member_id from jobs where state = 'pending') q
 		cross join lateral (select * from jobs h where h.state = 'pending' and h.pool_id = q.pool_id and h.project_id = q.project_id
@@ -184,12 +183,17 @@ func (r *reading) scanShares(rows pgx.Rows) error {
 	return rows.Err()
 }
 
+// nodeColumns are what scheduler.Node consists of, of "nodes n".
+const nodeColumns = `n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.health, n.drain, n.maint_from, n.maint_until,
+	coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id), '{}'),
+	coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id and d.dead), '{}')`
+
 func (r *reading) scanNodes(rows pgx.Rows) error {
 	for rows.Next() {
 		var n scheduler.Node
 		var health, drain string
 		var all, dead []int32
-		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &health, &drain, &all, &dead); err != nil {
+		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &health, &drain, &n.MaintFrom, &n.MaintUntil, &all, &dead); err != nil {
 			return err
 		}
 		n.Health = healthOf(health, drain)
@@ -217,7 +221,6 @@ func healthOf(health, drain string) scheduler.Health {
 }
 
 func (r *reading) scanLive(rows pgx.Rows) error {
-	known := phases()
 	for rows.Next() {
 		var job scheduler.Job
 		var run scheduler.Run
@@ -227,11 +230,26 @@ func (r *reading) scanLive(rows pgx.Rows) error {
 		if err := rows.Scan(append(jobFields(&job), attemptFields(&run, &fence, &phase, &recorded)...)...); err != nil {
 			return err
 		}
-		run.Phase, run.Contract = known[phase], job.Contract
+		run.Contract = job.Contract
+		enterPhase(&run, phase)
 		r.byAttempt[run.Attempt] = len(r.runs)
 		r.runs = append(r.runs, run)
 		r.segments = append(r.segments, after(run.Segments(), recorded))
 		r.snap.Live = append(r.snap.Live, run.Live(job, nil))
+	}
+	return rows.Err()
+}
+
+// scanPromised adds what the holders of reserved starts have set aside.
+func (r *reading) scanPromised(rows pgx.Rows) error {
+	for rows.Next() {
+		var attempt ledger.AttemptID
+		var p ledger.Piece
+		if err := rows.Scan(&attempt, &p.Lot, &p.Amount, &p.Spent, &p.Released); err != nil {
+			return err
+		}
+		l := &r.snap.Live[r.byAttempt[attempt]]
+		l.Hold = append(l.Hold, p)
 	}
 	return rows.Err()
 }

@@ -26,7 +26,7 @@ func (r *Runner) expect(st *Statement) error {
 		return r.expectNothing()
 	case "order":
 		return r.expectOrder(st)
-	case "holder":
+	case "promised":
 		return r.expectHolder(st)
 	}
 	if len(st.Args) == 0 || r.jobs[st.Args[0]] == 0 {
@@ -115,7 +115,7 @@ func (r *Runner) expectReserved(st *Statement, job ledger.JobID) error {
 		return fmt.Errorf("%s: the plan has %s%s", st.Args[0], r.words(r.Last), r.reasonOf(job))
 	}
 	if got := res.At.MillisSince(Epoch); at >= 0 && got != at {
-		return fmt.Errorf("T* is %s after the start, not %s", scheduler.Span(got), scheduler.Span(at))
+		return fmt.Errorf("its T* is %s after the start, not %s", scheduler.Span(got), scheduler.Span(at))
 	}
 	if got := r.nodeNames(res.Nodes); nodes != "" && got != nodes {
 		return fmt.Errorf("%s is on %s, not %s", st.Args[0], got, nodes)
