@@ -33,8 +33,8 @@ type Report struct {
 	Applied Applied `json:"applied"`
 }
 
-// RunCycle takes a snapshot, decides and applies. It is the only caller of
-// Decide, so that the simulator and the server cannot drift apart.
+// RunCycle takes a snapshot, decides and applies. Nothing else carries a decision
+// out, so that the simulator and the server cannot drift apart.
 func RunCycle(ctx context.Context, w World, now Instant) (Report, error) {
 	s, err := w.Snapshot(ctx, now)
 	if err != nil {

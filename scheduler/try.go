@@ -185,10 +185,11 @@ func (pc *poolCycle) settle(s *Start) {
 	for i := range s.Placed {
 		pc.rooms[pc.pi.roomOf[s.Placed[i].Node]].put(&s.Placed[i], s.Project, phase, 1)
 	}
-	// A no about free room stays a no, a yes may not.
+	// A no about free room stays a no, a yes may not; so it is with the room that
+	// leavers and unfunded give, unless more leave now.
 	for i := range pc.memo.noRoom {
 		pc.memo.noRoom[i] = max(0, pc.memo.noRoom[i])
-		if len(s.Evict) > 0 {
+		if pc.memo.gone[i] > 0 || len(s.Evict) > 0 {
 			pc.memo.gone[i] = 0
 		}
 	}

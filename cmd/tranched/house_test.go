@@ -299,13 +299,17 @@ func callers(all []source, pkg, name string) []string {
 }
 
 // One caller each keeps the simulator and the live system on the same rules.
+// Whoever else decides carries nothing out: it says what a cycle would do.
 func TestHouseOneCaller(t *testing.T) {
 	all := sources(t)
-	for fn, want := range map[[2]string]string{
-		{"scheduler", "Decide"}: "scheduler.RunCycle",
-		{"ledger", "Charge"}:    "scheduler.charge", // a part of Advance
+	for fn, want := range map[[2]string][]string{
+		{"scheduler", "Decide"}: {
+			"scheduler.RunCycle",
+			"scheduler.asItIs", "scheduler.starts", "scheduler.table", // parts of Changes
+		},
+		{"ledger", "Charge"}: {"scheduler.charge"}, // a part of Advance
 	} {
-		if got := callers(all, fn[0], fn[1]); !slices.Equal(got, []string{want}) {
+		if got := callers(all, fn[0], fn[1]); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 			t.Errorf("%s.%s is called by %v; only %s may", fn[0], fn[1], got, want)
 		}
 	}
