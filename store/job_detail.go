@@ -25,12 +25,13 @@ type JobDetail struct {
 	Names     map[ledger.GroupID]string // titles of every group that the explanation names
 	Standings []StandingLine            // of its pool, as the last cycle left them; only while it waits
 	Queued    int                       // jobs waiting for the pool
+	Reserved  *Promise                  // the pool's reserved start; only while it waits
 	Policy    scheduler.Policy
 	May       JobRights
 }
 
 // JobRights say what the reader may do to the job as it is now.
-type JobRights struct{ Cancel, Pause, Resume, Stop, Logs bool }
+type JobRights struct{ Cancel, Pause, Resume, Change, Stop, Logs bool }
 
 // JobCommand is the private part of a job.
 type JobCommand struct {
@@ -140,6 +141,7 @@ func (d *JobDetail) rights(actor ledger.Actor, now ledger.Instant) JobRights {
 		Cancel: mayCancel && !over && d.CancelAsk == 0,
 		Pause:  mayPause && d.State == "waiting",
 		Resume: mayPause && d.State == "paused",
+		Change: mayPause && (d.State == "paused" || d.State == "waiting" && (d.Last == nil || d.Last.Phase != "reserved")),
 		Stop:   (d.State == "starting" || d.State == "running") && actor.May(ledger.JobStop, d.Path, now) == nil,
 		Logs:   seesPrivate(actor, d.Member, d.Path, now),
 	}
@@ -172,6 +174,9 @@ func (d *JobDetail) fill(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	var err error
+	if d.Reserved, err = promiseIn(ctx, tx, d.Pool); err != nil {
+		return err
+	}
 	d.Standings, err = standingsOf(ctx, tx, d.Pool)
 	return err
 }

@@ -54,6 +54,7 @@ type Store struct {
 	beats      heartbeats
 	orders     watch
 	peek       peek
+	outlooks   outlooks
 	open       context.Context // ends with Close
 	shut       context.CancelFunc
 }
