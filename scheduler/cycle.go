@@ -29,8 +29,9 @@ type Applied struct {
 
 // Report is one dispatcher round.
 type Report struct {
-	Plan    *Plan   `json:"plan"`
-	Applied Applied `json:"applied"`
+	Plan     *Plan     `json:"plan"`
+	Applied  Applied   `json:"applied"`
+	Snapshot *Snapshot `json:"-"` // what was decided from; the world's own, to be read only
 }
 
 // RunCycle takes a snapshot, decides and applies. Nothing else carries a decision
@@ -46,9 +47,9 @@ func RunCycle(ctx context.Context, w World, now Instant) (Report, error) {
 	plan := Decide(s)
 	applied, err := w.Apply(ctx, &plan)
 	if err != nil {
-		return Report{Plan: &plan}, fmt.Errorf("apply cycle %d: %w", s.Cycle, err)
+		return Report{Plan: &plan, Snapshot: s}, fmt.Errorf("apply cycle %d: %w", s.Cycle, err)
 	}
-	return Report{&plan, applied}, nil
+	return Report{&plan, applied, s}, nil
 }
 
 // Validate says what the dispatcher cannot work with: order and identities.

@@ -434,10 +434,7 @@ func (s *Snapshot) Flat() *Snapshot {
 	for _, j := range s.ix.waiting {
 		f.Waiting = append(f.Waiting, *j)
 	}
-	slices.SortFunc(f.Live, func(a, b Live) int { return cmp.Or(cmp.Compare(a.Job.ID, b.Job.ID), cmp.Compare(a.N, b.N)) })
-	slices.SortFunc(f.Waiting, func(a, b Job) int {
-		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project),
-			cmp.Compare(b.Contract.Urgency, a.Contract.Urgency), bySeq(&a, &b))
-	})
+	slices.SortFunc(f.Live, func(a, b Live) int { return byAttempt(&a, &b) })
+	slices.SortFunc(f.Waiting, func(a, b Job) int { return byQueue(&a, &b) })
 	return &f
 }

@@ -30,6 +30,7 @@ type Config struct {
 	OIDCName         string   `env:"TRANCHE_OIDC_NAME" default:"your institute's account" help:"Words on the sign-in button."`
 	OIDCGroupsClaim  string   `env:"TRANCHE_OIDC_GROUPS_CLAIM" default:"groups" help:"Claim that lists a person's groups."`
 	IdentityRoles    []string `env:"TRANCHE_IDENTITY_ROLES" sep:";" help:"Groups of the provider that carry a role at a path, as group=role@path with ; between them, e.g. gpu-admins=admin@/institute. They replace the ones of the last start."`
+	RecordMiB        int64    `env:"TRANCHE_RECORD_MIB" default:"2048" help:"Room for cycle records, MiB; the oldest are dropped beyond it."`
 	Hosts            []string `env:"TRANCHE_HOSTS" help:"Host headers to answer; empty answers the public address only."`
 }
 
@@ -49,6 +50,9 @@ func (c *Config) Validate() error {
 		if _, _, err := net.SplitHostPort(c.MetricsListen); err != nil {
 			problem("TRANCHE_METRICS_LISTEN %q is not host:port", c.MetricsListen)
 		}
+	}
+	if c.RecordMiB < 16 {
+		problem("TRANCHE_RECORD_MIB %d is below 16: not even one whole record may fit", c.RecordMiB)
 	}
 	if u, err := url.Parse(c.PublicURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || (u.Path != "" && u.Path != "/") {
 		problem("TRANCHE_PUBLIC_URL %q is not an http or https address without a path", c.PublicURL)

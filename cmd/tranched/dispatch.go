@@ -46,8 +46,10 @@ func (s *site) dispatch(ctx context.Context) error {
 func (s *site) lead(ctx context.Context, leader *store.Leader, wake <-chan string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return leader.Hold(ctx) })
+	rec := newRecorder(s)
+	group.Go(func() error { return rec.write(ctx, leader.Recorder(s.cfg.RecordBytes)) })
 	group.Go(func() error {
-		r := &round{site: s, leader: leader, world: s.store.World(leader)}
+		r := &round{site: s, leader: leader, world: s.store.World(leader), rec: rec}
 		tick := time.NewTicker(s.cfg.Tick)
 		defer tick.Stop()
 		for {
@@ -74,6 +76,7 @@ type round struct {
 	site           *site
 	leader         *store.Leader
 	world          *store.World
+	rec            *recorder
 	sealed, looked time.Time
 }
 
@@ -108,10 +111,12 @@ func (r *round) steps(ctx context.Context, now time.Time) error {
 		}
 		r.looked = now
 	}
+	began := clock()
 	report, err := scheduler.RunCycle(ctx, r.world, r.site.store.Now())
 	if err != nil {
 		return err
 	}
+	r.rec.take(report, clock().Sub(began))
 	r.site.metrics.observeReport(report)
 	if now.Sub(r.sealed) >= sealEvery {
 		if _, err := r.leader.Seal(ctx); err != nil {

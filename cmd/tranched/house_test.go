@@ -306,6 +306,7 @@ func TestHouseOneCaller(t *testing.T) {
 		{"scheduler", "Decide"}: {
 			"scheduler.RunCycle",
 			"scheduler.asItIs", "scheduler.starts", "scheduler.table", // parts of Changes
+			"cmd/tranched.compare", // decides recorded cycles again
 		},
 		{"ledger", "Charge"}: {"scheduler.charge"}, // a part of Advance
 	} {

@@ -24,6 +24,7 @@ type commands struct {
 	Migrate migrateCommand `cmd:"" help:"Bring the database up to this program's schema, as its owner."`
 	Setup   setupCommand   `cmd:"" help:"Make a new site usable: schema, root, first administrator, and if asked a first pool. May run at every start."`
 	Verify  verifyCommand  `cmd:"" help:"Recompute the books from their entries; exit 1 names what differs."`
+	Replay  replayCommand  `cmd:"" help:"Decide recorded cycles again and compare with what was decided; exit 1 names the first that differs."`
 	Doctor  doctorCommand  `cmd:"" help:"Check configuration, database, sign-in provider and clock, and say what to do."`
 
 	LogLevel slog.Level `help:"Least level that is logged: debug, info, warn or error." env:"TRANCHE_LOG_LEVEL" default:"info"`

@@ -24,6 +24,9 @@ type metrics struct {
 	evicted  prometheus.Counter
 	waiting  prometheus.Gauge
 	leading  prometheus.Gauge
+
+	unrecorded  prometheus.Counter
+	recordBytes prometheus.Counter
 }
 
 func newMetrics() *metrics {
@@ -43,9 +46,12 @@ func newMetrics() *metrics {
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_evictions_total", Help: "Attempts told to make room by this server."}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tranche_waiting_jobs", Help: "Jobs that the last cycle looked at and left waiting."}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tranche_leader", Help: "1 while this server dispatches."}),
+
+		unrecorded:  prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_cycles_unrecorded_total", Help: "Cycles that replays will miss."}),
+		recordBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_cycle_record_bytes_total", Help: "Bytes of cycle records written."}),
 	}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, m.cycles, m.cycle, m.starts, m.evicted, m.waiting, m.leading)
+		m.requests, m.seconds, m.cycles, m.cycle, m.starts, m.evicted, m.waiting, m.leading, m.unrecorded, m.recordBytes)
 	return m
 }
 

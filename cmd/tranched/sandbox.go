@@ -98,13 +98,22 @@ func openSandbox(ctx context.Context, cfg sandboxConfig) (_ *sandbox, err error)
 			URL: b.url(), Clock: clock, Log: cfg.Log,
 			Timeline: store.Timeline{Real: ledger.At(clock()), Business: cfg.Business, Speed: cfg.Speed},
 		},
-		Web: cfg.Web, Listener: cfg.Listener, Tick: cfg.Tick, OnCycle: cfg.OnCycle,
+		Web: cfg.Web, Listener: cfg.Listener, Tick: cfg.Tick, OnCycle: cfg.OnCycle, RecordBytes: sandboxRecords,
 	})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(cfg.Data, addressFile), []byte(b.url()+"\n"), 0o600)
+	}
 	if err == nil && cfg.Wrap != nil {
 		b.site.handler = cfg.Wrap(b.site.handler)
 	}
 	return b, err
 }
+
+// addressFile names, in a sandbox's folder, where its database is while it runs.
+const addressFile = "database-url"
+
+// sandboxRecords is the room for cycle records on somebody's own machine, bytes.
+const sandboxRecords = 256 << 20
 
 // url is the database's address as the server uses it.
 func (b *sandbox) url() string { return b.postgres.URL(databaseName, "tranche_app") }
@@ -227,7 +236,11 @@ func (b *sandbox) close() error {
 	if b.site != nil {
 		b.site.close()
 	}
-	return errors.Join(append(problems, b.postgres.Stop())...)
+	problems = append(problems, b.postgres.Stop())
+	if err := os.Remove(filepath.Join(b.cfg.Data, addressFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
 }
 
 // awaitReports waits, for a few seconds at most, until the agents have reported

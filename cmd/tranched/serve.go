@@ -40,7 +40,7 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) error {
 			Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, ClientSecret: c.OIDCClientSecret,
 			Name: c.OIDCName, GroupsClaim: c.OIDCGroupsClaim,
 		}},
-		Listen: c.Listen, MetricsListen: c.MetricsListen, Tick: time.Second,
+		Listen: c.Listen, MetricsListen: c.MetricsListen, Tick: time.Second, RecordBytes: c.RecordMiB << 20,
 	})
 	if err != nil {
 		return err
@@ -65,6 +65,7 @@ type siteConfig struct {
 	Listener      net.Listener             // taken instead of Listen when given
 	MetricsListen string                   // "" = none
 	Tick          time.Duration            // longest real time between two cycles
+	RecordBytes   int64                    // room for cycle records
 	OnCycle       func(took time.Duration) // told after each cycle; nil = nobody
 }
 
