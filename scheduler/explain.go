@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -180,20 +181,33 @@ func (r *Reason) room() string {
 // Times is a standing in multiples of the share: "1.40" has had 1.4 × what the
 // share gives over the lookback; four decimals below 0.1; "no share" without one.
 func (s *Standing) Times(lookbackMs int64) string {
-	if s.MicroGPU <= 0 || lookbackMs <= 0 {
+	q, ok := s.TenThousandths(lookbackMs)
+	switch {
+	case !ok:
 		return "no share"
+	case q == math.MaxInt64:
+		return "over 1000000"
+	case q < 1000 && q > 0:
+		return "0.0" + strconv.FormatInt(q+1000, 10)[1:]
+	}
+	return strconv.FormatInt(q/10000, 10) + "." + pad2(uint64(q%10000/100))
+}
+
+// TenThousandths is a standing in 1/10,000 of the share: 14,000 is 1.4 × what it
+// gives over the lookback; the largest number when it is beyond counting, false
+// without a share.
+func (s *Standing) TenThousandths(lookbackMs int64) (int64, bool) {
+	if s.MicroGPU <= 0 || lookbackMs <= 0 {
+		return 0, false
 	}
 	// (usage + commitment) [milli-GPU·ms] / (share/1000 [milli-GPU] × lookback [ms]), in 1/10000.
 	hi, lo := bits.Mul64(uint64(max(0, s.Usage+s.Commitment)), 10_000_000)
 	denHi, den := bits.Mul64(uint64(s.MicroGPU), uint64(lookbackMs))
 	if denHi > 0 || hi >= den {
-		return "over 1000000"
+		return math.MaxInt64, true
 	}
 	q, _ := bits.Div64(hi, lo, den)
-	if q < 1000 && q > 0 {
-		return "0.0" + strconv.FormatUint(q+1000, 10)[1:]
-	}
-	return strconv.FormatUint(q/10000, 10) + "." + pad2(q%10000/100)
+	return int64(min(q, math.MaxInt64)), true
 }
 
 func pad2(n uint64) string {
@@ -301,6 +315,23 @@ func StopSentence(r Rule) string {
 		return "Stopped because a node of it was lost. What it was charged since its last checkpoint is credited."
 	}
 	return "Stopped (" + string(r) + ")."
+}
+
+// NoBoundSentence says why a pool's reserved start has no latest instant yet.
+func NoBoundSentence(code string) string {
+	switch code {
+	case NoBoundSwitch:
+		return "The policy does not let the holder evict at its time, so nobody can say when the last one leaves."
+	case NoBoundStarting:
+		return "Attempts that are about to start on the nodes may be protected beyond the cap; the bound is known once they have begun."
+	case NoBoundNodes:
+		return "Too few nodes could be kept for it: some are emptied, silent or go into maintenance."
+	case NoBoundFunds:
+		return "The GPU-hours for its protected time are not there."
+	case NoBoundFirst:
+		return "A job claims it once it failed for room in two cycles and its groups have had no more than their siblings on average."
+	}
+	return ""
 }
 
 // StartSentence says why a job was chosen: its standing, rank and evictions.

@@ -25,6 +25,12 @@ type JobOutlook struct {
 	Ahead []Ahead
 }
 
+// NodeName names a node.
+func (o *JobOutlook) NodeName(id ledger.NodeID) string { return o.Nodes[id] }
+
+// PoolName names a pool.
+func (o *JobOutlook) PoolName(id ledger.PoolID) string { return o.Pools[id] }
+
 // Ahead is what one group had before a job that was submitted earlier.
 type Ahead struct {
 	Group    ledger.GroupID // below the fork of the two paths; the job's own project when that is the same

@@ -149,6 +149,7 @@ type Board struct {
 	PoolLine
 	Standings  []StandingLine
 	StandingAt ledger.Instant // of the cycle that left them; 0: none yet
+	Reserved   *Promise       // the pool's reserved start
 	Queue      []JobLine      // in the order of the last cycle
 	Live       []JobLine
 	LiveNodes  map[ledger.JobID][]string // names, of Live
@@ -183,8 +184,11 @@ func (s *Store) PoolBoard(ctx context.Context, id ledger.PoolID) (Board, error) 
 		if err := tx.QueryRow(ctx, `select max(at) from standings where pool_id = $1`, id).Scan(&b.StandingAt); err != nil {
 			return err
 		}
+		if b.Reserved, err = promiseIn(ctx, tx, id); err != nil {
+			return err
+		}
 		// The order is found on narrow rows first: the queue may be long.
-		if b.Queue, err = jobLines(ctx, tx, ` join (select q.id, row_number() over (order by nullif((w.reason ->> 'rank')::int, 0) nulls last, q.queue_seq, q.id) as place
+		if b.Queue, err = jobLines(ctx, tx, ` join (select q.id, row_number() over (order by w.rank nulls last, q.queue_seq, q.id) as place
 				from jobs q left join job_reasons w on w.job_id = q.id where q.pool_id = $1
 					and (q.state = 'pending' or q.id in (select job_id from attempts where pool_id = $1 and phase = 'reserved')) order by place limit $2) f on f.id = j.id
 			order by f.place`, id, mostQueued); err != nil {

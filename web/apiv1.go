@@ -65,6 +65,14 @@ func (s *server) operations() []operation {
 		{post, api.PathCancel, ledger.JobCancel, anywhere, "cancel", "End a job; what runs gets its grace.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.CancelJob)},
 		{post, api.PathPause, ledger.JobPause, anywhere, "pause", "Keep a waiting job from starting.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.PauseJob)},
 		{post, api.PathResume, ledger.JobPause, anywhere, "resume", "Let a paused job start again.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.ResumeJob)},
+		{get, api.PathChanges, ledger.SeeOpen, signedIn, "changes", "What would start a waiting job in the next cycle, each change tried, and what went before it.", nil, nil, api.Outlook{}, s.apiChanges},
+		{post, api.PathChange, ledger.JobPause, anywhere, "change", "Change a waiting job in place. It keeps its place when it asks for less in the same pool.", nil, api.ChangeJob{}, api.Job{}, s.apiChange},
+		{
+			get, api.PathOrder, ledger.SeeOpen, signedIn, "order", "A pool's queue in the order of the last cycle, with the standings that made it.",
+			append([]parameter{{"pool", "string", "name"}}, page...), nil,
+			api.PoolOrder{},
+			s.apiOrder,
+		},
 		{get, api.PathPools, ledger.SeeOpen, signedIn, "pools", "Pools with what they hold now.", nil, nil, api.PoolList{}, s.apiPools},
 		{get, api.PathNodes, ledger.SeeOpen, signedIn, "nodes", "Nodes with the jobs on them.", append([]parameter{{"pool", "string", "name"}}, page...), nil, api.NodeList{}, s.apiNodes},
 	}

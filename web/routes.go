@@ -123,10 +123,13 @@ func (s *server) workRoutes() []route {
 		{post, view.JobsURL + "/{id}/cancel", ledger.JobCancel, anywhere, s.cancelJob},
 		{post, view.JobsURL + "/{id}/pause", ledger.JobPause, anywhere, s.pauseJob},
 		{post, view.JobsURL + "/{id}/resume", ledger.JobPause, anywhere, s.resumeJob},
+		{get, view.JobsURL + "/{id}/changes", ledger.SeeOpen, signedIn, s.showChanges},
+		{post, view.JobsURL + "/{id}/change", ledger.JobPause, anywhere, s.changeJob},
 		{post, view.JobsURL + "/{id}/stop", ledger.JobStop, anywhere, s.stopJob},
 
 		{get, view.PoolsURL, ledger.SeeOpen, signedIn, s.showPools},
 		{get, view.PoolsURL + "/{id}", ledger.SeeOpen, signedIn, s.showPool},
+		{get, view.PoolsURL + "/{id}/order", ledger.SeeOpen, signedIn, s.showOrder},
 		{get, view.NodesURL, ledger.SeeOpen, signedIn, s.showNodes},
 		{post, view.EnrolURL, ledger.NodeEnrol, atRoot, s.enrolToken},
 		{get, view.NodesURL + "/{id}", ledger.SeeOpen, signedIn, s.showNode},

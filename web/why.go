@@ -69,7 +69,7 @@ func (s *server) why(d *store.JobDetail) *view.Why {
 			w.Sentence += " Before: " + s.whyStopped(d, last, names)
 		}
 		if last != nil && last.Cause == string(scheduler.CausePreempted) {
-			w.Eviction = s.evictionFacts(d, last, names)
+			w.Eviction, w.Duel = s.evictionFacts(d, last, names), duel(d, last, names)
 		}
 	case d.State == "paused":
 		w.Code = scheduler.WhyPaused
@@ -81,7 +81,7 @@ func (s *server) why(d *store.JobDetail) *view.Why {
 	default:
 		w.Code = cmp.Or(d.Result, d.State)
 		w.Sentence = s.whyStopped(d, last, names)
-		w.Eviction = s.evictionFacts(d, last, names)
+		w.Eviction, w.Duel = s.evictionFacts(d, last, names), duel(d, last, names)
 	}
 	return w
 }
@@ -140,25 +140,56 @@ func (s *server) whyStopped(d *store.JobDetail, last *store.AttemptLine, names s
 // for, what was lost, where the job stands now.
 func (s *server) evictionFacts(d *store.JobDetail, a *store.AttemptLine, names scheduler.Names) []view.Fact {
 	e := a.Evict()
-	if e == nil {
+	rule := scheduler.Rule(a.Rule)
+	if e == nil && rule != scheduler.V5 && rule != scheduler.V5Hard {
 		return nil
 	}
-	look := d.Policy.LookbackMs
-	facts := []view.Fact{
-		{Name: "Rule", Value: string(e.Rule), ID: "eviction-rule"},
-		{Name: "For", Value: "job " + idText(a.StopByJob), ID: "eviction-by"},
-		{Name: "When", Value: s.clockOrDay(a.StopAsked), Exact: s.when(a.StopAsked).Exact},
+	facts := []view.Fact{{Name: "Rule", Value: a.Rule, ID: "eviction-rule"}}
+	lost := max(0, a.StopAsked.MillisSince(max(a.Started, a.Checkpoint)))
+	if e != nil {
+		facts = append(facts, view.Fact{Name: "For", Value: "job " + idText(a.StopByJob), ID: "eviction-by"})
+		lost = e.LostMs
 	}
-	if e.Standing.Group != 0 {
+	facts = append(facts, view.Fact{Name: "When", Value: s.clockOrDay(a.StopAsked), Exact: s.when(a.StopAsked).Exact})
+	if a.Funded && a.ProtectedUntil != 0 {
+		facts = append(facts, view.Fact{Name: "Was protected until", Value: s.clockOrDay(a.ProtectedUntil), Exact: s.when(a.ProtectedUntil).Exact, ID: "eviction-protected"})
+	}
+	if e != nil && e.Standing.Group != 0 {
+		look := d.Policy.LookbackMs
 		facts = append(facts,
 			view.Fact{Name: names.Group(e.Standing.Group), Value: e.Standing.Times(look) + " × its share, without the evicted", Term: "standing", ID: "eviction-standing"},
 			view.Fact{Name: names.Group(e.Against.Group), Value: e.Against.Times(look) + " × its share, with the new job and the margin", Term: "standing", ID: "eviction-against"})
 	}
-	facts = append(facts, view.Fact{Name: "Progress lost", Value: ledger.FormatMillis(e.LostMs), ID: "eviction-lost"})
-	if d.State == "waiting" && d.Reason != nil && d.Reason.Rank > 0 {
-		facts = append(facts, view.Fact{Name: "Now", Value: "place " + strconv.Itoa(d.Reason.Rank) + " of " + strconv.Itoa(d.Queued)})
+	facts = append(facts, view.Fact{Name: "Progress lost", Value: ledger.FormatMillis(lost), ID: "eviction-lost"})
+	if a.Credited > 0 {
+		facts = append(facts, view.Fact{Name: "Credited", Value: hours(a.Credited).Text + " GPU-h", ID: "eviction-credited"})
 	}
-	return facts
+	return append(facts, view.Fact{Name: "Now", Value: standsNow(d), ID: "eviction-now"})
+}
+
+// standsNow says where an evicted job stands.
+func standsNow(d *store.JobDetail) string {
+	switch {
+	case d.State == "waiting" && d.Reason != nil && d.Reason.Rank > 0:
+		return "place " + strconv.Itoa(d.Reason.Rank) + " of " + strconv.Itoa(d.Queued)
+	case d.State == "waiting":
+		return "waits again at its old place"
+	case d.State == "ending":
+		return "has its grace, then waits again at its old place"
+	}
+	return d.State
+}
+
+// duel draws the two standings that decided an eviction (V3); other rules compare none.
+func duel(d *store.JobDetail, a *store.AttemptLine, names scheduler.Names) []view.Ratio {
+	e := a.Evict()
+	if e == nil || e.Rule != scheduler.V3 {
+		return nil
+	}
+	look := d.Policy.LookbackMs
+	theirs, mine := ratioOf(&e.Against, names.Group(e.Against.Group), look), ratioOf(&e.Standing, names.Group(e.Standing.Group), look)
+	theirs.Detail, mine.Detail = "whose job came: with that job and the margin", "whose attempt left: without the evicted"
+	return []view.Ratio{theirs, mine}
 }
 
 // whyWaiting fills in the last cycle's reason with the standings of the job's path.
@@ -171,6 +202,10 @@ func (s *server) whyWaiting(d *store.JobDetail, w *view.Why) {
 		w.Funds = fundsFacts(r)
 	}
 	w.Changes = nextSteps(d)
+	w.Promise = s.promise(d.Reserved, d.ID)
+	if d.Last == nil || d.Last.Phase != "reserved" {
+		w.Outlook = &view.Outlook{Job: d.ID}
+	}
 	if secondPass(&d.JobLine) {
 		return // usage without funds orders it, which no table keeps
 	}
@@ -237,6 +272,7 @@ func rejectedNodes(r *scheduler.Reason) []view.WhyNodes {
 		{scheduler.FitsCPU, "CPU"},
 		{scheduler.FitsRAM, "memory"},
 		{scheduler.FitsHealth, "health"},
+		{scheduler.FitsLimit, "time: kept, or in maintenance, before its protection would end"},
 	}
 	var out []view.WhyNodes
 	for _, d := range words {
@@ -308,6 +344,9 @@ func (s *server) wireWhy(d *store.JobDetail) api.Why {
 	}
 	for _, f := range slices.Concat(w.Funds, w.Eviction) {
 		line(f.Name, f.Value, "")
+	}
+	if w.Promise != nil {
+		line("Reserved start of the pool", promiseText(w.Promise), "")
 	}
 	if d.State == "waiting" && d.Reason != nil {
 		out.Facts = map[string]string{}

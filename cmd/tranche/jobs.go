@@ -113,31 +113,6 @@ func attemptEnd(a api.Attempt) string {
 	return ""
 }
 
-type whyCommand struct {
-	ID int64 `arg:"" help:"Job number."`
-}
-
-// Run prints the explanation.
-func (c *whyCommand) Run(ctx context.Context, t *terminal) error {
-	client, err := t.client()
-	if err != nil {
-		return err
-	}
-	w, err := client.Why(ctx, ledger.JobID(c.ID))
-	if err != nil {
-		return err
-	}
-	return t.print(w, func(p *page) {
-		p.line("%s", w.Sentence)
-		for _, l := range w.Lines {
-			p.line("  %s\t%s\t%s", l.Label, l.Value, l.Detail)
-		}
-		if !w.At.IsZero() {
-			p.line("As the cycle of %s saw it.", instant(w.At))
-		}
-	})
-}
-
 type logsCommand struct {
 	ID      int64 `arg:"" help:"Job number."`
 	Follow  bool  `short:"f" help:"Wait for more until the job is over, over all its attempts."`

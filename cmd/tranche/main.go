@@ -43,6 +43,8 @@ type commands struct {
 	Jobs   jobsCommand   `cmd:"" group:"Jobs" help:"List jobs, newest first."`
 	Job    jobCommand    `cmd:"" group:"Jobs" help:"Show one job with its attempts."`
 	Why    whyCommand    `cmd:"" group:"Jobs" help:"Explain where a job stands, with the numbers that decided it."`
+	Change changeCommand `cmd:"" group:"Jobs" help:"Change a waiting job in place."`
+	Order  orderCommand  `cmd:"" group:"Jobs" help:"Show a pool's queue in order, with the standings that made it."`
 	Logs   logsCommand   `cmd:"" group:"Jobs" help:"Print a job's output."`
 	Cancel cancelCommand `cmd:"" group:"Jobs" help:"End jobs; what runs gets its grace."`
 	Pause  pauseCommand  `cmd:"" group:"Jobs" help:"Keep waiting jobs from starting."`

@@ -251,7 +251,7 @@ func TestJobPages(t *testing.T) {
 	}
 	_, out, _ = tranche("", "job", "7")
 	wantIn(t, out, "job 7 tune", "attempt 1", "funded, on n1 n2, ran 1m30s", "exit, exit 1", "2026-11-30 22:00:00 UTC")
-	_, out, _ = tranche("", "why", "7")
+	_, out, _ = tranche("", "why", "7", "--no-changes")
 	wantIn(t, out, "It waits for /lab/b.", "standing", "the winner has 0.9")
 	_, out, _ = tranche("", "balance", "/lab/a")
 	wantIn(t, out, "USABLE", "30", "/lab")

@@ -180,6 +180,28 @@ func (c *Client) Why(ctx context.Context, id ledger.JobID) (Why, error) {
 	return out, c.Call(ctx, http.MethodGet, jobPath(PathWhy, id), nil, &out)
 }
 
+// Outlook gives what would start a waiting job, and what went before it.
+func (c *Client) Outlook(ctx context.Context, id ledger.JobID) (Outlook, error) {
+	var out Outlook
+	return out, c.Call(ctx, http.MethodGet, jobPath(PathChanges, id), nil, &out)
+}
+
+// ChangeJob alters a waiting job.
+func (c *Client) ChangeJob(ctx context.Context, id ledger.JobID, in ChangeJob) (Job, error) {
+	var out Job
+	return out, c.Call(ctx, http.MethodPost, jobPath(PathChange, id), in, &out)
+}
+
+// Order gives one page of a pool's order; after is the cursor of the page before.
+func (c *Client) Order(ctx context.Context, pool, after string, limit int) (PoolOrder, error) {
+	var out PoolOrder
+	most := ""
+	if limit > 0 {
+		most = strconv.Itoa(limit)
+	}
+	return out, c.Call(ctx, http.MethodGet, withQuery(PathOrder, "pool", pool, "after", after, "limit", most), nil, &out)
+}
+
 // LogQuery says which output to read. Attempt 0 is the newest one. WaitMS (real
 // time) lets the server hold the answer until there is something new.
 type LogQuery struct {

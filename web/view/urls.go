@@ -63,6 +63,12 @@ func JobVerbURL(id ledger.JobID, verb string) string { return JobURL(id) + "/" +
 // JobLogURL is the whole log of a job's newest attempt, as text.
 func JobLogURL(id ledger.JobID) string { return JobURL(id) + "/log" }
 
+// JobChangesURL is what would start a waiting job.
+func JobChangesURL(id ledger.JobID) string { return JobURL(id) + "/changes" }
+
+// PoolOrderURL is a pool's whole queue with the numbers that sorted it.
+func PoolOrderURL(id ledger.PoolID) string { return PoolURL(id) + "/order" }
+
 // PoolURL is a pool's queue and standings.
 func PoolURL(id ledger.PoolID) string { return PoolsURL + "/" + itoa(id) }
 
