@@ -127,7 +127,23 @@ func (p *Plan) sort() {
 	slices.SortFunc(p.Stops, func(a, b Stop) int { return byRef(a.AttemptRef, b.AttemptRef) })
 	slices.SortFunc(p.Promote, byRef)
 	slices.Sort(p.Tried)
-	slices.SortFunc(p.Reasons, func(a, b Reason) int { return cmp.Compare(a.Job, b.Job) })
+	p.Reasons = sortedReasons(p.Reasons)
+}
+
+// sortedReasons sorts by job. There are as many as jobs wait, and they are large:
+// their places are sorted, and each is moved once.
+func sortedReasons(list []Reason) []Reason {
+	const places = 21 // bits: two million reasons, and job numbers up to four million million
+	order := make([]int64, len(list))
+	for i := range list {
+		order[i] = int64(list[i].Job)<<places | int64(i)
+	}
+	slices.Sort(order)
+	out := slices.Clone(list)
+	for i := range order {
+		out[i] = list[order[i]&(1<<places-1)]
+	}
+	return out
 }
 
 // refill gives the eviction bucket what came in since it was last looked at.
@@ -199,6 +215,8 @@ type poolCycle struct {
 	large                []*entry // heads of projects that are owed a reserved start, in order
 	alive                int64    // devices in service; 0 = not counted yet
 	occ                  [][]occupant
+	scratch              *scratch
+	changes              []int32 // rooms that starts and victims have changed, in order
 }
 
 // mark is what this cycle has changed about a live attempt.
@@ -209,7 +227,7 @@ type mark struct {
 
 func newPoolCycle(c *cycle, pi *poolIndex) *poolCycle {
 	pi.marks = slices.Grow(pi.marks[:0], len(pi.rows))[:len(pi.rows)]
-	pc := &poolCycle{cycle: c, pi: pi, rooms: pi.rooms, marks: pi.marks}
+	pc := &poolCycle{cycle: c, pi: pi, rooms: pi.rooms, marks: pi.marks, scratch: &pi.scratch}
 	for i := range pi.rows {
 		r := &pi.rows[i]
 		pc.marks[i] = mark{funded: r.funded, stopping: r.phase == Ending}

@@ -66,7 +66,7 @@ var sentences = map[string]string{
 	WhyNever:       "The pool has too few nodes that could ever hold {shape}; ask for fewer GPUs or less CPU and memory per node.",
 	WhyProtected:   "Waits for {shape}: {room}[, and what runs there is protected until about {until}].[ {ahead}]",
 	WhyStanding:    "Waits for {shape}: {room}, and nobody past protection has had more of its share.[ {standing}][ {ahead}]",
-	WhyEvictRate:   "Waits for {shape}: {room}; it may evict, but the bound on evictions per minute is reached. It is tried again at once when the bound allows.",
+	WhyEvictRate:   "Waits for {shape}: {room}. As many attempts as the policy allows in a minute have been told to leave for others; it is tried again as soon as more may be.",
 	WhyFull:        "Runs unfunded, so it waits for {shape} that nobody uses: {room}.[ {ahead}]",
 	WhySuspended:   "Its project is suspended: what runs goes on, nothing new starts until a manager lifts it.",
 	WhyFrozen:      "Many nodes of the pool fell silent at once; nothing is placed until they are back or an operator decides.",

@@ -12,8 +12,9 @@ import (
 // that a cycle costs what changed. Decide copies what it works on.
 type index struct {
 	t       *tree
-	pools   []*poolIndex // as Snapshot.Pools
-	waiting map[ledger.JobID]*Job
+	pools   []*poolIndex          // as Snapshot.Pools
+	waiting map[ledger.JobID]*Job // of a kept snapshot
+	listed  []Job                 // not yet in waiting
 	live    map[AttemptRef]*Live
 	funds   []ledger.Funds // room for a cycle's copy; one cycle at a time decides on a snapshot
 }
@@ -38,6 +39,7 @@ type poolIndex struct {
 	people  map[personKey]int32
 	marks   []mark  // room for a cycle's marks
 	past    []int32 // room for its list of the unprotected
+	scratch scratch
 }
 
 // row is a live attempt as the cycle scans it: what every cycle looks at stands
@@ -121,15 +123,27 @@ func (s *Snapshot) index() *index {
 			s.ix.putLive(&s.Live[i])
 		}
 		for i := range s.Waiting {
-			s.ix.putWaiting(&s.Waiting[i])
+			s.ix.enqueue(&s.Waiting[i])
 		}
+		s.ix.listed = s.Waiting
 	}
 	return s.ix
 }
 
+// kept is the index of a snapshot that somebody changes piece by piece: it knows
+// its waiting jobs by their numbers.
+func (s *Snapshot) kept() *index {
+	ix := s.index()
+	for i := range ix.listed {
+		ix.waiting[ix.listed[i].ID] = &ix.listed[i]
+	}
+	ix.listed = nil
+	return ix
+}
+
 func newIndex(s *Snapshot) *index {
 	ix := &index{
-		t: newTree(s.Groups), waiting: map[ledger.JobID]*Job{}, live: map[AttemptRef]*Live{},
+		t: newTree(s.Groups), waiting: map[ledger.JobID]*Job{}, live: make(map[AttemptRef]*Live, len(s.Live)),
 	}
 	for i := range s.Pools {
 		ix.pools = append(ix.pools, newPoolIndex(s, ix.t, &s.Pools[i]))
@@ -140,7 +154,7 @@ func newIndex(s *Snapshot) *index {
 func newPoolIndex(s *Snapshot, t *tree, p *Pool) *poolIndex {
 	pi := &poolIndex{
 		pool: p, roomOf: map[ledger.NodeID]int32{}, share: make([]int64, len(t.groups)),
-		rowOf: map[AttemptRef]int32{}, shapes: map[shapeKey]int32{}, kinds: map[kindKey]int32{},
+		rowOf: make(map[AttemptRef]int32, len(s.Live)), rows: make([]row, 0, len(s.Live)), shapes: map[shapeKey]int32{}, kinds: map[kindKey]int32{},
 		people: map[personKey]int32{},
 	}
 	for i := range s.Shares {
@@ -276,19 +290,31 @@ func (ix *index) dropLive(ref AttemptRef) {
 func (ix *index) putWaiting(j *Job) {
 	ix.dropWaiting(j.ID)
 	ix.waiting[j.ID] = j
+	ix.enqueue(j)
+}
+
+// enqueue puts a job at its place in its lane.
+func (ix *index) enqueue(j *Job) {
 	pi, g := ix.poolOf(j.Pool), ix.t.pos(j.Project)
 	if pi == nil || g < 0 {
 		return
 	}
 	q := pi.queueOf(j, g)
 	ln := q.laneOf(j)
-	ln.person = pi.personOf(j.Project, j.Member)
 	e := entry{job: j, shape: pi.shapeFor(j)}
 	e.kind = pi.kindFor(j, e.shape)
 	q.count(e.kind, 1)
+	q.jobs++
+	n := len(ln.jobs)
+	if n == 0 {
+		ln.person = pi.personOf(j.Project, j.Member)
+	}
+	if n == 0 || bySeq(ln.jobs[n-1].job, j) < 0 { // as a sorted list brings them
+		ln.jobs = append(ln.jobs, e)
+		return
+	}
 	i, _ := slices.BinarySearchFunc(ln.jobs, j, func(e entry, j *Job) int { return bySeq(e.job, j) })
 	ln.jobs = slices.Insert(ln.jobs, i, e)
-	q.jobs++
 }
 
 func bySeq(a, b *Job) int {
@@ -386,24 +412,24 @@ func (ix *index) dropWaiting(id ledger.JobID) {
 // PutLive adds or replaces a live attempt of a snapshot that is kept between
 // cycles; its slices of live attempts and waiting jobs are then not used. The
 // attempt must not be changed afterwards: put a new one.
-func (s *Snapshot) PutLive(l *Live) { s.index().putLive(l) }
+func (s *Snapshot) PutLive(l *Live) { s.kept().putLive(l) }
 
 // DropLive takes an attempt out. Unknown ones are ignored.
-func (s *Snapshot) DropLive(ref AttemptRef) { s.index().dropLive(ref) }
+func (s *Snapshot) DropLive(ref AttemptRef) { s.kept().dropLive(ref) }
 
 // PutWaiting queues or requeues a job; it must not be changed afterwards.
-func (s *Snapshot) PutWaiting(j *Job) { s.index().putWaiting(j) }
+func (s *Snapshot) PutWaiting(j *Job) { s.kept().putWaiting(j) }
 
 // DropWaiting takes a job out of its queue. Unknown ones are ignored.
-func (s *Snapshot) DropWaiting(id ledger.JobID) { s.index().dropWaiting(id) }
+func (s *Snapshot) DropWaiting(id ledger.JobID) { s.kept().dropWaiting(id) }
 
 // Rearrange must be called after Pools, Groups, Shares or Nodes changed in a
 // snapshot that is kept between cycles. Cost: O(everything).
 func (s *Snapshot) Rearrange() {
-	old := s.ix
-	if old == nil {
+	if s.ix == nil {
 		return
 	}
+	old := s.kept()
 	s.ix = newIndex(s)
 	for _, l := range old.live {
 		s.ix.putLive(l)
@@ -427,6 +453,7 @@ func (s *Snapshot) Flat() *Snapshot {
 	if s.ix == nil {
 		return &f
 	}
+	s.kept()
 	f.ix, f.Live, f.Waiting = nil, nil, nil
 	for _, l := range s.ix.live {
 		f.Live = append(f.Live, *l)

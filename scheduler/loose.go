@@ -18,6 +18,9 @@ type loose struct {
 	reach    []GPUTime // by group: what a start may at most add and still evict under V3; see reachOf
 	known    []int32   // by group: version of reach
 	version  int32     // moves with every start of the cycle
+	devices  []int64   // by room: devices of all loose attempts, at most
+	free     []tally   // by room: what its unfunded would give
+	byRoom   [][]int32 // loose attempts
 }
 
 // looseRows lists the unprotected, once per cycle. Cost: O(rows).
@@ -57,6 +60,15 @@ func (pc *poolCycle) byGroup() *loose {
 	if lo.funded != nil {
 		return lo
 	}
+	lo.devices, lo.byRoom = make([]int64, len(pc.rooms)), make([][]int32, len(pc.rooms))
+	for _, list := range [2][]int32{lo.unfunded, lo.past} {
+		for _, i := range list {
+			lo.each(pc, i, func(n int32, p *Placed) {
+				lo.devices[n] += int64(len(p.Devices))
+				lo.byRoom[n] = append(lo.byRoom[n], i)
+			})
+		}
+	}
 	lo.funded = make([][]int32, len(lo.has))
 	for _, i := range lo.past {
 		g := pc.pi.rows[i].group
@@ -68,6 +80,53 @@ func (pc *poolCycle) byGroup() *loose {
 		}
 	}
 	return lo
+}
+
+// each visits an attempt's rooms.
+func (lo *loose) each(pc *poolCycle, row int32, do func(n int32, p *Placed)) {
+	placed := pc.pi.rows[row].live.Placed
+	for i := range placed {
+		if n, ok := pc.pi.roomOf[placed[i].Node]; ok {
+			do(n, &placed[i])
+		}
+	}
+}
+
+// gone takes an attempt that was told to stop out of what could be had.
+func (lo *loose) gone(pc *poolCycle, row int32) {
+	lo.each(pc, row, func(n int32, p *Placed) {
+		if lo.devices != nil {
+			lo.devices[n] -= int64(len(p.Devices))
+		}
+	})
+	if lo.free != nil && !pc.marks[row].funded {
+		l := pc.pi.rows[row].live
+		for i := range l.Placed {
+			if n, ok := pc.pi.roomOf[l.Placed[i].Node]; ok {
+				lo.free[n].countPart(&pc.rooms[n], &l.Placed[i], -1)
+			}
+		}
+	}
+}
+
+// unfundedTallies are what every room would have from its unfunded.
+func (pc *poolCycle) unfundedTallies() []tally {
+	lo := pc.looseRows()
+	if lo.free != nil {
+		return lo.free
+	}
+	lo.free = make([]tally, len(pc.rooms))
+	cut := make([]int64, len(pc.pi.slots))
+	for i := range pc.rooms {
+		n := len(pc.rooms[i].slots)
+		lo.free[i].cut, cut = cut[:n:n], cut[n:]
+	}
+	for _, row := range lo.unfunded {
+		if !pc.marks[row].stopping {
+			lo.each(pc, row, func(n int32, p *Placed) { lo.free[n].countPart(&pc.rooms[n], p, 1) })
+		}
+	}
+	return lo.free
 }
 
 // noteLeast keeps the least commitment of the loose, up the tree. A commitment of

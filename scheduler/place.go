@@ -101,15 +101,17 @@ func newRoom(n *Node, slots []slot) room {
 
 // slotOf finds a device by its index; nil when the node has none such.
 func (rm *room) slotOf(index int32) *slot {
-	if i := int(index); i < len(rm.slots) && i >= 0 && rm.node.Devices[i].Index == index {
+	if i := rm.slotIndex(index); i >= 0 {
 		return &rm.slots[i]
 	}
-	for i := range rm.slots {
-		if rm.node.Devices[i].Index == index {
-			return &rm.slots[i]
-		}
-	}
 	return nil
+}
+
+func (rm *room) slotIndex(index int32) int {
+	if i := int(index); i < len(rm.slots) && i >= 0 && rm.node.Devices[i].Index == index {
+		return i
+	}
+	return slices.IndexFunc(rm.node.Devices, func(d Device) bool { return d.Index == index })
 }
 
 // put adds (sign 1) or takes away (−1) a tenant.

@@ -206,10 +206,11 @@ func (pc *poolCycle) claimNodes(e *entry, g int32) *victims {
 	ev := pc.newEviction(e, g, e.job.Contract.MinMs)
 	ev.restrict(pc.promised.Nodes)
 	v := &victims{}
-	if !ev.enough() {
-		if v = ev.choose(); v == nil {
-			return nil
-		}
+	if !ev.enough() && ev.hopes() {
+		v = ev.choose()
+	}
+	if v == nil || len(v.evict) == 0 && !ev.enough() {
+		return nil
 	}
 	var own []room
 	for _, id := range pc.promised.Nodes {
@@ -229,7 +230,10 @@ func (pc *poolCycle) fulfilled(e *entry) {
 	}
 	pc.holder, pc.served = nil, true
 	for i := range pc.rooms {
-		pc.rooms[i].kept = 0
+		if pc.rooms[i].kept != 0 {
+			pc.rooms[i].kept = 0
+			pc.changes = append(pc.changes, int32(i))
+		}
 	}
 }
 
@@ -290,7 +294,7 @@ func (pc *poolCycle) noteLarge(cu *cursor, e *entry, why *Reason) {
 		return
 	}
 	switch why.Code {
-	case WhyProtected, WhyStanding, WhyReserved, WhyMaintenance:
+	case WhyProtected, WhyStanding, WhyEvictRate, WhyReserved, WhyMaintenance:
 		pc.large = append(pc.large, e)
 		pc.plan.Tried = append(pc.plan.Tried, e.job.ID)
 	}

@@ -8,12 +8,13 @@ import (
 
 // memos remember what cannot succeed any more in this cycle.
 type memos struct {
-	never  []int8        // by shape: 0 unknown, 1 the pool could hold it, −1 not even empty
-	noRoom []int8        // by shape: 0 unknown or there was room, 1 no free room
-	gone   []int8        // by shape: 0 unknown, 1 place once leavers and unfunded are gone, −1 not even then
-	facts  []*roomReason // by shape
-	noEnd  map[victimKey]string
-	usable map[ledger.GroupID]ledger.Amount
+	never   []int8        // by shape: 0 unknown, 1 the pool could hold it, −1 not even empty
+	noRoom  []int8        // by shape: 0 unknown or there was room, 1 no free room
+	gone    []int8        // by shape: 0 unknown, 1 place once leavers and unfunded are gone, −1 not even then
+	facts   []*roomReason // by shape
+	outlook []outlook     // by shape
+	noEnd   map[victimKey]string
+	usable  map[ledger.GroupID]ledger.Amount
 }
 
 // victimKey: whether somebody may be evicted depends on shape (which includes
@@ -31,7 +32,7 @@ func newMemos(pi *poolIndex) memos {
 	n := len(pi.shapes)
 	bytes := make([]int8, 3*n)
 	return memos{
-		never: bytes[:n:n], noRoom: bytes[n : 2*n : 2*n], gone: bytes[2*n:], facts: make([]*roomReason, n),
+		never: bytes[:n:n], noRoom: bytes[n : 2*n : 2*n], gone: bytes[2*n:], facts: make([]*roomReason, n), outlook: make([]outlook, n),
 		noEnd: map[victimKey]string{}, usable: map[ledger.GroupID]ledger.Amount{},
 	}
 }
@@ -52,23 +53,30 @@ func (pc *poolCycle) noFree(shape int32) bool {
 // unfunded attempts are gone. Starts that evict make it unknown again.
 func (pc *poolCycle) noLeave(shape int32) bool {
 	if pc.memo.gone[shape] == 0 {
-		unfunded := pc.looseRows().unfunded
-		for _, i := range unfunded {
-			if !pc.marks[i].stopping {
-				pc.leave(i)
-			}
-		}
 		pc.memo.gone[shape] = 1
-		if pc.count(shape, true) < max(1, pc.pi.shapeOf[shape].shape.Nodes) {
+		if !pc.enoughWith(shape, pc.unfundedTallies()) {
 			pc.memo.gone[shape] = -1
-		}
-		for _, i := range unfunded {
-			if !pc.marks[i].stopping {
-				pc.unleave(i)
-			}
 		}
 	}
 	return pc.memo.gone[shape] < 0
+}
+
+// enoughWith says whether enough rooms have place for a rank of a shape once the
+// ending and those who give the tallies have left.
+func (pc *poolCycle) enoughWith(shape int32, tallies []tally) bool {
+	k, n := &pc.pi.shapeOf[shape], int64(0)
+	a := ask{project: k.project, shape: &k.shape, nominated: true}
+	if k.minMs > 0 {
+		a.until = pc.now.Add(k.minMs)
+	}
+	for i := range pc.rooms {
+		if pc.rooms[i].fitsTally(&a, &tallies[i]) {
+			if n++; n >= max(1, k.shape.Nodes) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // count says how many rooms have place for a rank of a shape.
@@ -178,6 +186,7 @@ func (pc *poolCycle) askOf(e *entry, minMs int64, nominated bool) ask {
 // settle takes the room a start was given.
 func (pc *poolCycle) settle(s *Start) {
 	pc.own()
+	pc.changed(s.Placed)
 	phase := Starting
 	if s.Nominate {
 		phase = Nominated

@@ -15,6 +15,32 @@ type victims struct {
 	tokens int64 // V1 and V3 evictions
 }
 
+// scratch is room for searches, kept between them.
+type scratch struct {
+	all, chosen []candidate
+	gains       []gain // by room; zero between searches
+	removed     []GPUTime
+	rooms       []bool
+	forks       []forkMemo // by group
+	search      int32
+	tried       []candidate
+	cut         []int64
+}
+
+// clear gives the room for one search, emptied.
+func (s *scratch) clear(groups, rooms int) (removed []GPUTime, can, hope []bool) {
+	if len(s.removed) < groups {
+		s.removed, s.forks = make([]GPUTime, groups), make([]forkMemo, groups)
+	}
+	if len(s.rooms) < 2*rooms {
+		s.rooms, s.gains = make([]bool, 2*rooms), make([]gain, rooms)
+	}
+	removed, can, hope = s.removed[:groups], s.rooms[:rooms], s.rooms[rooms:2*rooms]
+	clear(removed)
+	clear(can)
+	return removed, can, hope
+}
+
 // undo takes a proposal back: its victims stay.
 func (v *victims) undo(pc *poolCycle) {
 	if v == nil {
@@ -35,6 +61,8 @@ func (v *victims) commit(pc *poolCycle, s *Start) {
 			pc.fieldOf(pc.marks[i].funded).commit(g, -pc.commitment(int(i)))
 		}
 		pc.marks[i].stopping = true
+		pc.byGroup().gone(pc, i)
+		pc.changed(pc.pi.rows[i].live.Placed)
 	}
 	s.Evict = v.evict
 	if pc.p.EvictPerMinute > 0 {
@@ -61,16 +89,19 @@ type eviction struct {
 	fits    int64     // rooms with place for a rank
 	can     []bool    // by room
 	ask     ask
-	only    []bool // by room: the nodes kept for the holder, at its time; nil = any
+	only    []bool   // by room: the nodes kept for the holder, at its time; nil = any
+	hope    []bool   // by room: could take a rank if all unprotected left
+	shared  bool     // the job wants a part of a device
+	single  bool     // one node
+	ownOnly bool     // no tokens are left: V2 alone
+	expect  *outlook // nil for the holder
 }
 
 type candidate struct {
 	row    int32
 	rule   Rule
-	grace  int64
+	fork   fork // of V3
 	served ratio
-	gives  int64 // milli-GPUs, at most the need
-	lost   GPUTime
 }
 
 // fork is where a preemptor and a victim part: children of their lowest common
@@ -97,12 +128,21 @@ func (pc *poolCycle) newEviction(e *entry, g int32, minMs int64) *eviction {
 	j := e.job
 	ev := &eviction{
 		pc: pc, job: j, shape: e.shape, group: g, need: j.Rate.MilliGPU, promise: pc.promise(j.Rate.MilliGPU, minMs),
-		debug:   minMs <= pc.p.DebugMinMs && max(1, j.Shape.Nodes)*j.Shape.GPUs <= pc.p.DebugGPUs,
-		removed: make([]GPUTime, len(pc.ix.t.groups)), can: make([]bool, len(pc.rooms)),
-		ask: pc.askOf(e, minMs, true),
+		debug: minMs <= pc.p.DebugMinMs && max(1, j.Shape.Nodes)*j.Shape.GPUs <= pc.p.DebugGPUs,
+		ask:   pc.askOf(e, minMs, true), shared: j.Shape.shared(),
 	}
-	for i := range pc.rooms {
-		ev.look(int32(i))
+	ev.removed, ev.can, ev.hope = pc.scratch.clear(len(pc.ix.t.groups), len(pc.rooms))
+	ev.single = j.Shape.Nodes <= 1
+	if e.holder != nil { // what a shape may expect leaves the holder's nodes out
+		for i := range pc.rooms {
+			ev.look(int32(i))
+		}
+		return ev
+	}
+	ev.expect = pc.outlook(e, minMs)
+	ev.fits = ev.expect.fits
+	for i, p := range ev.expect.rooms {
+		ev.can[i] = p == fitting
 	}
 	return ev
 }
@@ -114,18 +154,29 @@ func (pc *poolCycle) promise(milli, minMs int64) GPUTime {
 }
 
 func (pc *poolCycle) seek(e *entry, g int32, minMs int64) (*victims, string) {
+	j := e.job
 	if e.holder == nil && pc.hopelessKind(e.kind, g) {
 		return nil, pc.looseCode()
 	}
+	spent := pc.p.EvictPerMinute > 0 && pc.plan.Bucket.MilliTokens < 1000
+	if e.holder == nil {
+		switch look := pc.outlook(e, minMs); {
+		case look.fits >= max(1, j.Shape.Nodes):
+		case look.hopes < max(1, j.Shape.Nodes):
+			return nil, WhyProtected
+		case spent && (!pc.loose.has[g] || j.Contract.Urgency <= pc.loose.urgency[g]):
+			return nil, WhyEvictRate // whoever it found, it could not ask them to leave
+		}
+	}
 	ev := pc.newEviction(e, g, minMs)
+	ev.ownOnly = spent
 	v := &victims{}
 	if !ev.enough() {
+		if spent && !ev.hopesOwn() || !spent && !ev.hopes() {
+			return nil, WhyProtected
+		}
 		if v = ev.choose(); v == nil {
 			return nil, WhyStanding
-		}
-		if v.tokens > 0 && pc.p.EvictPerMinute > 0 && pc.plan.Bucket.MilliTokens < 1000 {
-			v.undo(pc)
-			return nil, WhyEvictRate
 		}
 	}
 	v.placed = pc.place(pc.rooms, &ev.ask)
@@ -138,16 +189,93 @@ func (pc *poolCycle) seek(e *entry, g int32, minMs int64) (*victims, string) {
 
 func (ev *eviction) enough() bool { return ev.fits >= max(1, ev.job.Shape.Nodes) }
 
-// look notes whether a room has place for a rank once the ending have left.
+// look notes whether a room has place for a rank once the ending and the chosen
+// have left.
 func (ev *eviction) look(room int32) {
 	ev.pc.plan.Steps++
-	why, _ := ev.pc.rooms[room].fit(&ev.ask)
-	if ok := why == FitsOK && (ev.only == nil || ev.only[room]); ok != ev.can[room] {
+	if ok := (ev.only == nil || ev.only[room]) && ev.has(room); ok != ev.can[room] {
 		ev.can[room] = ok
 		if ok {
 			ev.fits++
 		} else {
 			ev.fits--
+		}
+	}
+}
+
+// has is room.fit with what the chosen victims would give.
+func (ev *eviction) has(room int32) bool {
+	if ev.shared {
+		why, _ := ev.pc.rooms[room].fit(&ev.ask)
+		return why == FitsOK
+	}
+	return ev.pc.rooms[room].fitsWith(&ev.ask, ev.pc.scratch.gains[room])
+}
+
+// gain is what leavers would give a room: whole devices, CPU and memory.
+type gain struct{ devices, cpu, ram int64 }
+
+// fitsWith says whether a rank of whole devices finds place once the ending have
+// left and a gain came in.
+func (rm *room) fitsWith(a *ask, g gain) bool {
+	return rm.health == Healthy && rm.free+rm.leaving+g.devices >= a.shape.GPUs && rm.open(a) && rm.restFits(a, g)
+}
+
+func (rm *room) restFits(a *ask, g gain) bool {
+	return rm.cpu.settled+rm.cpu.nominated-g.cpu+a.shape.CPUMilli <= rm.node.CPUMilli &&
+		rm.ram.settled+rm.ram.nominated-g.ram+a.shape.RAMMiB <= rm.node.RAMMiB
+}
+
+// gainOf is what a room gains when a tenant of whole devices leaves it.
+func (rm *room) gainOf(p *Placed) gain {
+	g := gain{cpu: p.CPUMilli, ram: p.RAMMiB}
+	for _, d := range p.Devices {
+		if s := rm.slotOf(d); s != nil && !s.dead {
+			g.devices++
+		}
+	}
+	return g
+}
+
+func (g *gain) add(o gain, sign int64) {
+	g.devices += sign * o.devices
+	g.cpu += sign * o.cpu
+	g.ram += sign * o.ram
+}
+
+// whole says whether all of an attempt's devices are its own.
+func (l *Live) whole() bool {
+	for i := range l.Placed {
+		if l.Placed[i].GPUMilli < 1000 && len(l.Placed[i].Devices) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// take treats an attempt as if it left (sign 1) or stayed after all (−1). Those
+// who have their devices for themselves are only counted; the rooms change when
+// the search is over.
+func (ev *eviction) take(row int32, sign int64) {
+	pc := ev.pc
+	l := pc.pi.rows[row].live
+	switch {
+	case !ev.shared && l.whole():
+		for i := range l.Placed {
+			if n, ok := pc.pi.roomOf[l.Placed[i].Node]; ok {
+				pc.scratch.gains[n].add(pc.rooms[n].gainOf(&l.Placed[i]), sign)
+				ev.look(n)
+			}
+		}
+		return
+	case sign > 0:
+		pc.leave(row)
+	default:
+		pc.unleave(row)
+	}
+	for i := range l.Placed {
+		if n, ok := pc.pi.roomOf[l.Placed[i].Node]; ok {
+			ev.look(n)
 		}
 	}
 }
@@ -176,61 +304,121 @@ func (ev *eviction) onKept(l *Live) bool {
 	return false
 }
 
-func (ev *eviction) lookAround(row int32) {
-	l := ev.pc.pi.rows[row].live
-	for i := range l.Placed {
-		if n, ok := ev.pc.pi.roomOf[l.Placed[i].Node]; ok {
-			ev.look(n)
-		}
-	}
-}
-
-// gather lists who may be evicted for the job.
+// gather lists who may be evicted for the job, of those whose leaving could make
+// a room fit.
 func (ev *eviction) gather() {
 	lo := ev.pc.byGroup()
-	ev.all = ev.add(make([]candidate, 0, len(lo.unfunded)), lo.unfunded, V1)
+	if ev.ownOnly {
+		ev.all = ev.add(ev.pc.scratch.all[:0], lo.funded[ev.group], V2, fork{})
+		return
+	}
+	ev.all = ev.add(ev.pc.scratch.all[:0], lo.unfunded, V1, fork{})
 	if ev.only != nil {
-		ev.all = ev.add(ev.all, lo.past, V4)
+		ev.all = ev.add(ev.all, lo.past, V4, fork{})
 		return
 	}
 	if !ev.pc.noLeave(ev.shape) {
 		return // the unfunded go first, and they are enough
 	}
-	for _, g := range lo.groups {
-		switch {
-		case g == ev.group:
-			ev.all = ev.add(ev.all, lo.funded[g], V2)
-		case g >= 0:
-			if mine, theirs, ok := ev.pc.ix.t.fork(ev.group, g); ok && ev.under(fork{mine, theirs}, 0) {
-				ev.all = ev.add(ev.all, lo.funded[g], V3)
+	ev.all = ev.add(ev.all, lo.funded[ev.group], V2, fork{})
+	t := ev.pc.ix.t
+	for at := ev.group; at >= 0; at = t.parent[at] {
+		siblings := t.roots
+		if t.parent[at] >= 0 {
+			siblings = t.children[t.parent[at]]
+		}
+		for _, o := range siblings {
+			if f := (fork{at, o}); o != at && lo.least[o] > 0 && ev.under(f, lo.least[o]-1) {
+				ev.gatherBelow(o, f)
 			}
 		}
 	}
 }
 
+// gatherBelow lists the V3 candidates in a group and below it, which all part
+// from the preemptor at the same fork.
+func (ev *eviction) gatherBelow(g int32, f fork) {
+	lo := ev.pc.loose
+	ev.all = ev.add(ev.all, lo.funded[g], V3, f)
+	for _, c := range ev.pc.ix.t.children[g] {
+		if lo.least[c] > 0 {
+			ev.gatherBelow(c, f)
+		}
+	}
+}
+
 // add appends the rows that a rule lets go for the job.
-func (ev *eviction) add(to []candidate, rows []int32, rule Rule) []candidate {
+func (ev *eviction) add(to []candidate, rows []int32, rule Rule, f fork) []candidate {
 	pc := ev.pc
 	for _, i := range rows {
 		r, m := &pc.pi.rows[i], pc.marks[i]
 		pc.plan.Steps++
-		if m.stopping || ev.only != nil && !ev.onKept(r.live) || rule == V2 && ev.job.Contract.Urgency <= r.live.Job.Contract.Urgency {
+		if m.stopping || !ev.helps(r.live) || rule == V2 && ev.job.Contract.Urgency <= r.live.Job.Contract.Urgency {
 			continue
 		}
-		c := candidate{row: i, rule: rule, grace: effectiveGrace(pc.p, r.live, m.funded), gives: min(r.milli, ev.need)}
-		c.lost = r.milli * max(0, pc.now.MillisSince(lastSaved(r.live)))
+		c := candidate{row: i, rule: rule, fork: f}
 		if rule == V3 {
-			mine, theirs, _ := pc.ix.t.fork(ev.group, r.group)
-			if !ev.under(fork{mine, theirs}, pc.commitment(int(i))) {
+			if !ev.under(f, pc.commitment(int(i))) {
 				continue
 			}
-			c.served = pc.fields[0].ratio(theirs)
+			c.served = pc.fields[0].ratio(f.theirs)
 		} else if r.group >= 0 {
 			c.served = pc.fieldOf(m.funded).ratio(r.group)
 		}
 		to = append(to, c)
 	}
 	return to
+}
+
+// helps says whether an attempt has a part where its leaving, with that of all
+// others who may leave, could make place for a rank.
+func (ev *eviction) helps(l *Live) bool {
+	for i := range l.Placed {
+		if n, ok := ev.pc.pi.roomOf[l.Placed[i].Node]; ok && ev.hope[n] {
+			return true
+		}
+	}
+	return false
+}
+
+// hopesOwn is hopes for V2 alone: rooms with unprotected attempts of the project
+// itself.
+func (ev *eviction) hopesOwn() bool {
+	pc, lo := ev.pc, ev.pc.byGroup()
+	clear(ev.hope)
+	n := ev.fits
+	for _, row := range lo.funded[ev.group] {
+		pc.plan.Steps++
+		lo.each(pc, row, func(k int32, _ *Placed) {
+			rm := &pc.rooms[k]
+			if !ev.hope[k] && rm.health == Healthy && rm.open(&ev.ask) && (ev.shared || rm.free+rm.leaving+lo.devices[k] >= ev.job.Shape.GPUs) {
+				ev.hope[k] = true
+				n++
+			}
+		})
+	}
+	return n >= max(1, ev.job.Shape.Nodes)
+}
+
+// hopes marks the rooms that could take a rank if everybody unprotected left, and
+// says whether they are enough. It counts devices alone, so it may hope in vain.
+func (ev *eviction) hopes() bool {
+	if ev.expect != nil {
+		for i, p := range ev.expect.rooms {
+			ev.hope[i] = p >= hopeful
+		}
+		return ev.expect.hopes >= max(1, ev.job.Shape.Nodes)
+	}
+	pc, lo, n := ev.pc, ev.pc.byGroup(), int64(0)
+	for i := range pc.rooms {
+		rm := &pc.rooms[i]
+		ev.hope[i] = (ev.only == nil || ev.only[i]) && rm.health == Healthy && rm.open(&ev.ask) &&
+			(ev.shared || rm.free+rm.leaving+lo.devices[i] >= ev.job.Shape.GPUs)
+		if ev.hope[i] {
+			n++
+		}
+	}
+	return n >= max(1, ev.job.Shape.Nodes)
 }
 
 // effectiveGrace is how long an attempt may take to leave, ms.
@@ -262,35 +450,45 @@ func (ev *eviction) under(f fork, less GPUTime) bool {
 // choose adds victims in the order of what they cost until the job fits, then
 // drops those that turned out needless, last first.
 func (ev *eviction) choose() *victims {
+	if ev.single {
+		return ev.chooseRoom()
+	}
 	ev.gather()
+	ev.pc.scratch.all = ev.all[:0]
 	for i := len(ev.all)/2 - 1; i >= 0; i-- {
 		ev.sink(i)
 	}
-	var chosen []candidate
+	chosen := ev.pc.scratch.chosen[:0]
 	for !ev.enough() && len(ev.all) > 0 {
 		if c := ev.cheapest(); ev.admit(&c) {
 			chosen = append(chosen, c)
-			ev.pc.leave(c.row)
-			ev.lookAround(c.row)
+			ev.take(c.row, 1)
 		}
 	}
+	ev.pc.scratch.chosen = chosen[:0]
 	if !ev.enough() {
-		for _, c := range chosen {
-			ev.pc.unleave(c.row)
+		for i := range chosen {
+			ev.take(chosen[i].row, -1)
 		}
 		return nil
 	}
+	kept := len(chosen) - 1 // the last one made it fit
 	for n := len(chosen) - 2; n >= 0; n-- {
-		row := chosen[n].row
-		ev.pc.unleave(row)
-		ev.lookAround(row)
+		ev.take(chosen[n].row, -1)
 		if ev.enough() {
 			ev.release(&chosen[n])
-			chosen = slices.Delete(chosen, n, n+1)
 			continue
 		}
-		ev.pc.leave(row)
-		ev.lookAround(row)
+		ev.take(chosen[n].row, 1)
+		kept--
+		chosen[kept] = chosen[n]
+	}
+	chosen = chosen[kept:]
+	for i := range chosen { // what was only counted becomes true
+		if l := ev.pc.pi.rows[chosen[i].row].live; !ev.shared && l.whole() {
+			ev.take(chosen[i].row, -1)
+			ev.pc.leave(chosen[i].row)
+		}
 	}
 	return ev.proposal(chosen)
 }
@@ -324,10 +522,9 @@ func (ev *eviction) sink(i int) {
 // before is the order of victims: unfunded first, for debug jobs those that
 // leave sooner, most over-served, fewest jobs, least progress lost, youngest, id.
 func (ev *eviction) before(a, b *candidate) int {
-	x, y := ev.pc.pi.rows[a.row].live, ev.pc.pi.rows[b.row].live
 	order := cmp.Compare(rank(a.rule), rank(b.rule))
-	if ev.debug {
-		order = cmp.Or(order, cmp.Compare(a.grace, b.grace))
+	if ev.debug && order == 0 {
+		order = cmp.Compare(ev.graceOf(a), ev.graceOf(b))
 	}
 	if order != 0 {
 		return order
@@ -335,8 +532,22 @@ func (ev *eviction) before(a, b *candidate) int {
 	if order = b.served.compare(a.served); order != 0 {
 		return order
 	}
-	return cmp.Or(cmp.Compare(b.gives, a.gives), cmp.Compare(a.lost, b.lost),
-		cmp.Compare(y.Started, x.Started), cmp.Compare(x.Job.ID, y.Job.ID), cmp.Compare(x.N, y.N))
+	// The attempts themselves are looked at last: they lie about in memory.
+	p, q := &ev.pc.pi.rows[a.row], &ev.pc.pi.rows[b.row]
+	if order = cmp.Compare(min(q.milli, ev.need), min(p.milli, ev.need)); order != 0 {
+		return order
+	}
+	x, y := p.live, q.live
+	return cmp.Or(cmp.Compare(ev.lostBy(p), ev.lostBy(q)), cmp.Compare(y.Started, x.Started), cmp.Compare(x.Job.ID, y.Job.ID), cmp.Compare(x.N, y.N))
+}
+
+func (ev *eviction) graceOf(c *candidate) int64 {
+	return effectiveGrace(ev.pc.p, ev.pc.pi.rows[c.row].live, ev.pc.marks[c.row].funded)
+}
+
+// lostBy is the GPU-time since the last checkpoint, or the start.
+func (ev *eviction) lostBy(r *row) GPUTime {
+	return r.milli * max(0, ev.pc.now.MillisSince(lastSaved(r.live)))
 }
 
 func rank(r Rule) int {
@@ -361,12 +572,11 @@ func (ev *eviction) admit(c *candidate) bool {
 		}
 	}
 	if c.rule == V3 {
-		mine, theirs, _ := t.fork(ev.group, r.group)
-		if !ev.under(fork{mine, theirs}, less) {
+		if !ev.under(c.fork, less) {
 			return false
 		}
-		if f := (fork{mine, theirs}); !slices.Contains(ev.pairs, f) {
-			ev.pairs = append(ev.pairs, f)
+		if !slices.Contains(ev.pairs, c.fork) {
+			ev.pairs = append(ev.pairs, c.fork)
 		}
 	}
 	ev.remove(r.group, less)
