@@ -132,6 +132,7 @@ func jobOf(id int, project ledger.GroupID, nodes, gpus, milli, minMs int64) Job 
 func liveOf(job Job, placed []Placed) Live {
 	i := int64(job.ID)
 	job.Attempts = 1
+	job.Contract.Urgency = int8(i / 7 % 3) // what runs came from the same queue
 	l := Live{Job: job, N: 1, Attempt: ledger.AttemptID(job.ID), Phase: Running, Funded: i%10 != 0, Placed: placed}
 	l.Started = begun.Add(-(i % 55) * aMinute)
 	l.ProtectedUntil, l.HoldUntilMs = l.Started.Add(anHour), anHour

@@ -26,7 +26,10 @@ type victimKey struct {
 }
 
 // roomReason counts, once per shape, why the nodes have no room.
-type roomReason struct{ facts []Fact }
+type roomReason struct {
+	facts []Fact // with the shape's own
+	code  string // instead of the search's; "" = as it says
+}
 
 func newMemos(pi *poolIndex) memos {
 	n := len(pi.shapes)
@@ -292,11 +295,11 @@ func (pc *poolCycle) reason(j *Job, code string, facts ...Fact) *Reason {
 
 // roomFacts counts, once per shape, why the nodes have no room and estimates
 // when they will.
-func (pc *poolCycle) roomFacts(e *entry) []Fact {
+func (pc *poolCycle) roomFacts(e *entry) *roomReason {
 	if rr := pc.memo.facts[e.shape]; rr != nil {
-		return rr.facts
+		return rr
 	}
-	rr := &roomReason{}
+	rr := &roomReason{facts: shapeFacts(&e.job.Shape)}
 	pc.memo.facts[e.shape] = rr
 	sh := &e.job.Shape
 	counts := map[string]int{}
@@ -317,7 +320,8 @@ func (pc *poolCycle) roomFacts(e *entry) []Fact {
 	if at := pc.roomAt(sh); at > 0 {
 		rr.facts = append(rr.facts, Fact{FactUntil, strconv.FormatInt(int64(at), 10)})
 	}
-	return rr.facts
+	pc.limited(e, rr, int64(counts[FitsOK]), int64(counts[FitsLimit]))
+	return rr
 }
 
 // freeGPUs counts the whole devices on healthy nodes that nobody has.
@@ -332,17 +336,27 @@ func (pc *poolCycle) freeGPUs() int64 {
 }
 
 func (pc *poolCycle) roomReason(e *entry, code string) *Reason {
+	r := &Reason{Job: e.job.ID, Code: code}
 	if pc.s.Quiet {
-		return &Reason{Job: e.job.ID, Code: code}
+		return r
 	}
-	facts := pc.roomFacts(e)
-	r := pc.reason(e.job, code, facts...)
-	if n := r.number(FactRejected + FitsLimit); n > 0 && n+r.number(FactFree) >= max(1, e.job.Shape.Nodes) {
-		r.Code = WhyMaintenance
-		if pc.holder != nil {
-			r.Code = WhyReserved
-			r.Facts = append(r.Facts, Fact{FactHolder, strconv.FormatInt(int64(pc.holder.Job.ID), 10)}, Fact{FactKept, instantText(pc.promised.At)})
-		}
+	rr := pc.roomFacts(e)
+	r.Facts = rr.facts
+	if rr.code != "" {
+		r.Code = rr.code
 	}
 	return r
+}
+
+// limited says that nodes have room for a shape but are kept for something: the
+// reserved start or maintenance.
+func (pc *poolCycle) limited(e *entry, rr *roomReason, free, kept int64) {
+	if kept == 0 || kept+free < max(1, e.job.Shape.Nodes) {
+		return
+	}
+	rr.code = WhyMaintenance
+	if pc.holder != nil {
+		rr.code = WhyReserved
+		rr.facts = append(rr.facts, Fact{FactHolder, strconv.FormatInt(int64(pc.holder.Job.ID), 10)}, Fact{FactKept, instantText(pc.promised.At)})
+	}
 }

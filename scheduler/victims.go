@@ -294,16 +294,6 @@ func (ev *eviction) restrict(nodes []ledger.NodeID) {
 	}
 }
 
-// onKept says whether an attempt has a part on the nodes kept for the holder.
-func (ev *eviction) onKept(l *Live) bool {
-	for i := range l.Placed {
-		if n, ok := ev.pc.pi.roomOf[l.Placed[i].Node]; ok && ev.only[n] {
-			return true
-		}
-	}
-	return false
-}
-
 // gather lists who may be evicted for the job, of those whose leaving could make
 // a room fit.
 func (ev *eviction) gather() {
