@@ -2,8 +2,6 @@ package scheduler
 
 import (
 	"slices"
-
-	"tranche/ledger"
 )
 
 // forkMemo is where a group parts from the preemptor, looked up once per search.
@@ -138,76 +136,6 @@ func (ev *eviction) forget(chosen []candidate) {
 		ev.release(&chosen[i])
 	}
 	ev.pairs = ev.pairs[:0]
-}
-
-// tally counts what leavers give one room: devices that several share come free
-// with the last of them.
-type tally struct {
-	gain
-	cut []int64 // by slot: milli-GPUs that leave
-}
-
-func (ev *eviction) tally(rm *room) tally {
-	s := ev.pc.scratch
-	if len(s.cut) < len(rm.slots) {
-		s.cut = make([]int64, len(rm.slots))
-	}
-	clear(s.cut)
-	return tally{cut: s.cut[:len(rm.slots)]}
-}
-
-// fitsTally is fitsWith, also for a part of a device.
-func (rm *room) fitsTally(a *ask, y *tally) bool {
-	if !a.shape.shared() {
-		return rm.fitsWith(a, y.gain)
-	}
-	if rm.health != Healthy || !rm.open(a) || !rm.restFits(a, y.gain) {
-		return false
-	}
-	for i := range rm.slots {
-		if rm.slots[i].takesBeside(a.project, a.shape.milli(), y.cut[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// takesBeside says whether a device has a part for a project once the ending and
-// so many milli-GPUs of those who stay have left.
-func (s *slot) takesBeside(project ledger.GroupID, milli, cut int64) bool {
-	used := s.settled - cut + s.nominated
-	return !s.dead && used+milli <= 1000 && (used <= 0 || s.project == project)
-}
-
-// count adds an attempt's parts in the room, or takes them back (−1).
-func (y *tally) count(rm *room, l *Live, sign int64) {
-	for i := range l.Placed {
-		p := &l.Placed[i]
-		if p.Node != rm.node.ID {
-			continue
-		}
-		y.countPart(rm, p, sign)
-	}
-}
-
-func (y *tally) countPart(rm *room, p *Placed, sign int64) {
-	y.cpu += sign * p.CPUMilli
-	y.ram += sign * p.RAMMiB
-	for _, d := range p.Devices {
-		k := rm.slotIndex(d)
-		if k < 0 || rm.slots[k].dead {
-			continue
-		}
-		s, was := &rm.slots[k], y.cut[k]
-		y.cut[k] += sign * p.GPUMilli
-		switch full := s.settled; {
-		case s.nominated > 0:
-		case was < full && y.cut[k] >= full:
-			y.devices++
-		case was >= full && y.cut[k] < full:
-			y.devices--
-		}
-	}
 }
 
 // prune drops the needless, last first, and lets the others leave.

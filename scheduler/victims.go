@@ -212,37 +212,6 @@ func (ev *eviction) has(room int32) bool {
 	return ev.pc.rooms[room].fitsWith(&ev.ask, ev.pc.scratch.gains[room])
 }
 
-// gain is what leavers would give a room: whole devices, CPU and memory.
-type gain struct{ devices, cpu, ram int64 }
-
-// fitsWith says whether a rank of whole devices finds place once the ending have
-// left and a gain came in.
-func (rm *room) fitsWith(a *ask, g gain) bool {
-	return rm.health == Healthy && rm.free+rm.leaving+g.devices >= a.shape.GPUs && rm.open(a) && rm.restFits(a, g)
-}
-
-func (rm *room) restFits(a *ask, g gain) bool {
-	return rm.cpu.settled+rm.cpu.nominated-g.cpu+a.shape.CPUMilli <= rm.node.CPUMilli &&
-		rm.ram.settled+rm.ram.nominated-g.ram+a.shape.RAMMiB <= rm.node.RAMMiB
-}
-
-// gainOf is what a room gains when a tenant of whole devices leaves it.
-func (rm *room) gainOf(p *Placed) gain {
-	g := gain{cpu: p.CPUMilli, ram: p.RAMMiB}
-	for _, d := range p.Devices {
-		if s := rm.slotOf(d); s != nil && !s.dead {
-			g.devices++
-		}
-	}
-	return g
-}
-
-func (g *gain) add(o gain, sign int64) {
-	g.devices += sign * o.devices
-	g.cpu += sign * o.cpu
-	g.ram += sign * o.ram
-}
-
 // whole says whether all of an attempt's devices are its own.
 func (l *Live) whole() bool {
 	for i := range l.Placed {
