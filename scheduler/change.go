@@ -163,7 +163,7 @@ func (q *question) starts(job Job) *Start {
 	if t == nil {
 		return nil
 	}
-	was := t.index().waiting[job.ID]
+	was := t.kept().waiting[job.ID]
 	t.PutWaiting(&job)
 	plan := Decide(t)
 	q.decides++
