@@ -196,18 +196,44 @@ func (s *Standing) Times(lookbackMs int64) string {
 // TenThousandths is a standing in 1/10,000 of the share: 14,000 is 1.4 × what it
 // gives over the lookback; the largest number when it is beyond counting, false
 // without a share.
-func (s *Standing) TenThousandths(lookbackMs int64) (int64, bool) {
+func (s *Standing) TenThousandths(lookbackMs int64) (int64, bool) { return s.parts(lookbackMs, 10_000) }
+
+// parts is a standing in n-ths of the share, n at most 10^9.
+func (s *Standing) parts(lookbackMs int64, n uint64) (int64, bool) {
 	if s.MicroGPU <= 0 || lookbackMs <= 0 {
 		return 0, false
 	}
-	// (usage + commitment) [milli-GPU·ms] / (share/1000 [milli-GPU] × lookback [ms]), in 1/10000.
-	hi, lo := bits.Mul64(uint64(max(0, s.Usage+s.Commitment)), 10_000_000)
+	// (usage + commitment) [milli-GPU·ms] / (share/1000 [milli-GPU] × lookback [ms]).
+	hi, lo := bits.Mul64(uint64(max(0, s.Usage+s.Commitment)), 1000*n)
 	denHi, den := bits.Mul64(uint64(s.MicroGPU), uint64(lookbackMs))
 	if denHi > 0 || hi >= den {
 		return math.MaxInt64, true
 	}
 	q, _ := bits.Div64(hi, lo, den)
 	return int64(min(q, math.MaxInt64)), true
+}
+
+// TimesApart writes two standings with as many decimals as it takes to tell them
+// apart, at most nine.
+func TimesApart(a, b *Standing, lookbackMs int64) (string, string) {
+	x, y := a.Times(lookbackMs), b.Times(lookbackMs)
+	for digits, n := 2, uint64(100); x == y && digits <= 9; digits, n = digits+1, n*10 {
+		p, ok := a.parts(lookbackMs, n)
+		q, also := b.parts(lookbackMs, n)
+		if !ok || !also || p == math.MaxInt64 || q == math.MaxInt64 {
+			return x, y
+		}
+		if p != q {
+			return decimal(p, n), decimal(q, n)
+		}
+	}
+	return x, y
+}
+
+// decimal writes p n-ths: 357 hundredths as "3.57".
+func decimal(p int64, n uint64) string {
+	rest := strconv.FormatUint(uint64(p)%n+n, 10)[1:]
+	return strconv.FormatUint(uint64(p)/n, 10) + "." + rest
 }
 
 func pad2(n uint64) string {
@@ -283,8 +309,9 @@ func EvictionSentence(e *Evict, preemptor string, lookbackMs int64, names Names)
 	case V4:
 		return "Evicted (V4): past its protection, on nodes kept for the reserved start of " + preemptor + ", whose time had come." + lost
 	case V3:
-		return "Evicted (V3): past its protection, and " + names.Group(e.Standing.Group) + " has had " + e.Standing.Times(lookbackMs) +
-			" × its share even without it, " + names.Group(e.Against.Group) + " only " + e.Against.Times(lookbackMs) +
+		theirs, mine := TimesApart(&e.Standing, &e.Against, lookbackMs)
+		return "Evicted (V3): past its protection, and " + names.Group(e.Standing.Group) + " has had " + theirs +
+			" × its share even without it, " + names.Group(e.Against.Group) + " only " + mine +
 			" × with " + preemptor + " and the margin." + lost
 	}
 	return StopSentence(e.Rule) + lost

@@ -68,3 +68,20 @@ func TestTimesOfAShare(t *testing.T) {
 		}
 	}
 }
+
+func TestStandingsAreToldApart(t *testing.T) {
+	for _, c := range []struct {
+		a, b         GPUTime
+		wantA, wantB string
+	}{
+		{1400 * anHour, 900 * anHour, "1.40", "0.90"},
+		{1_400_000 * 3600, 1_400_001 * 3600, "1.400000", "1.400001"},
+		{12_345_600, 12_345_700, "0.00342933", "0.00342936"},
+		{5, 5, "0.00", "0.00"},
+	} {
+		a, b := TimesApart(&Standing{Usage: c.a, MicroGPU: 1_000_000}, &Standing{Usage: c.b, MicroGPU: 1_000_000}, anHour)
+		if a != c.wantA || b != c.wantB {
+			t.Errorf("%d and %d are %s and %s, want %s and %s", c.a, c.b, a, b, c.wantA, c.wantB)
+		}
+	}
+}

@@ -24,7 +24,7 @@ type JobDetail struct {
 	Charges   []JobCharge               // oldest first, at most the newest 500
 	Names     map[ledger.GroupID]string // titles of every group that the explanation names
 	Standings []StandingLine            // of its pool, as the last cycle left them; only while it waits
-	Queued    int                       // jobs waiting for the pool
+	Queued    int                       // jobs waiting for the pool, with the holder of its reserved start
 	Reserved  *Promise                  // the pool's reserved start; only while it waits
 	Policy    scheduler.Policy
 	May       JobRights
@@ -170,7 +170,8 @@ func (d *JobDetail) fill(ctx context.Context, tx *Tx) error {
 	if d.State != "waiting" {
 		return nil
 	}
-	if err := tx.QueryRow(ctx, `select count(*) from jobs where pool_id = $1 and state = 'pending'`, d.Pool).Scan(&d.Queued); err != nil {
+	if err := tx.QueryRow(ctx, `select (select count(*) from jobs where pool_id = $1 and state = 'pending')
+			+ (select count(*) from attempts where pool_id = $1 and phase = 'reserved')`, d.Pool).Scan(&d.Queued); err != nil {
 		return err
 	}
 	var err error

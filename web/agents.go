@@ -173,7 +173,7 @@ func stopKind(rule scheduler.Rule) string {
 	switch rule {
 	case "":
 		return ""
-	case scheduler.V1, scheduler.V2, scheduler.V3:
+	case scheduler.V1, scheduler.V2, scheduler.V3, scheduler.V4:
 		return "preempted"
 	case scheduler.V5, scheduler.V5Hard:
 		return "drain"

@@ -61,6 +61,10 @@ func (b *bar) attempt(a *store.AttemptLine) ledger.Instant {
 	if end == 0 {
 		end = b.now
 	}
+	if a.Phase == "reserved" {
+		b.span(view.MarkWaiting, a.Since, end, "waiting, with the pool's reserved start")
+		return end
+	}
 	if a.Started == 0 {
 		b.span(view.MarkStarting, a.Since, end, "starting")
 		return end

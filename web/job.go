@@ -164,6 +164,8 @@ func nodesText(names []string) string {
 // classOf is the mark of an attempt as it is now, or as it ended.
 func (s *server) classOf(a *store.AttemptLine) view.Mark {
 	switch {
+	case a.Phase == "reserved":
+		return view.MarkWaiting
 	case a.Phase == "nominated" || a.Phase == "starting":
 		return view.MarkStarting
 	case a.Phase == "ending":

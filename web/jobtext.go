@@ -67,7 +67,7 @@ func (s *server) stateOf(j *store.JobLine) (string, view.Mark) {
 // ruleWord says in two words why an attempt is told to stop.
 func ruleWord(rule string) string {
 	switch rule {
-	case "V1", "V2", "V3":
+	case "V1", "V2", "V3", "V4":
 		return "evicted by rule " + rule
 	case "V5", "V5-hard":
 		return "its node is drained"
@@ -85,6 +85,8 @@ func ruleWord(rule string) string {
 		return "another part of it failed"
 	case "lost":
 		return "a node of it was lost"
+	case "unreserved":
+		return "its reserved start fell away"
 	}
 	return "finishing"
 }

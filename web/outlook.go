@@ -129,6 +129,8 @@ func aheadSentences(d *store.JobDetail, list []store.Ahead) []string {
 		funded := a.Started - a.Free
 		switch {
 		case funded == 0:
+		case d.Contract.MinMs == 0:
+			out = append(out, counted(funded, "funded job", "funded jobs")+" of "+a.Title+", queued later, started first: unfunded jobs only fill what those leave.")
 		case a.Own:
 			out = append(out, counted(funded, "job", "jobs")+" of its own project, queued later, started first: more urgent, or of a member who had used less.")
 		case a.Standing != nil:

@@ -69,6 +69,7 @@ func (s *server) why(d *store.JobDetail) *view.Why {
 			w.Sentence += " Before: " + s.whyStopped(d, last, names)
 		}
 		if last != nil && last.Cause == string(scheduler.CausePreempted) {
+			w.Evicted = s.whyStopped(d, last, names)
 			w.Eviction, w.Duel = s.evictionFacts(d, last, names), duel(d, last, names)
 		}
 	case d.State == "paused":
@@ -154,11 +155,12 @@ func (s *server) evictionFacts(d *store.JobDetail, a *store.AttemptLine, names s
 	if a.Funded && a.ProtectedUntil != 0 {
 		facts = append(facts, view.Fact{Name: "Was protected until", Value: s.clockOrDay(a.ProtectedUntil), Exact: s.when(a.ProtectedUntil).Exact, ID: "eviction-protected"})
 	}
-	if e != nil && e.Standing.Group != 0 {
+	if e != nil && e.Rule == scheduler.V3 {
 		look := d.Policy.LookbackMs
+		left, came := scheduler.TimesApart(&e.Standing, &e.Against, look)
 		facts = append(facts,
-			view.Fact{Name: names.Group(e.Standing.Group), Value: e.Standing.Times(look) + " × its share, without the evicted", Term: "standing", ID: "eviction-standing"},
-			view.Fact{Name: names.Group(e.Against.Group), Value: e.Against.Times(look) + " × its share, with the new job and the margin", Term: "standing", ID: "eviction-against"})
+			view.Fact{Name: names.Group(e.Standing.Group), Value: left + " × its share, without the evicted", Term: "standing", ID: "eviction-standing"},
+			view.Fact{Name: names.Group(e.Against.Group), Value: came + " × its share, with the new job and the margin", Term: "standing", ID: "eviction-against"})
 	}
 	facts = append(facts, view.Fact{Name: "Progress lost", Value: ledger.FormatMillis(lost), ID: "eviction-lost"})
 	if a.Credited > 0 {
@@ -188,6 +190,7 @@ func duel(d *store.JobDetail, a *store.AttemptLine, names scheduler.Names) []vie
 	}
 	look := d.Policy.LookbackMs
 	theirs, mine := ratioOf(&e.Against, names.Group(e.Against.Group), look), ratioOf(&e.Standing, names.Group(e.Standing.Group), look)
+	mine.Text, theirs.Text = scheduler.TimesApart(&e.Standing, &e.Against, look)
 	theirs.Detail, mine.Detail = "whose job came: with that job and the margin", "whose attempt left: without the evicted"
 	return []view.Ratio{theirs, mine}
 }
@@ -222,18 +225,13 @@ func nextSteps(d *store.JobDetail) []view.WhyChange {
 	if !d.May.Cancel || d.Reason == nil {
 		return nil
 	}
-	form := view.NewJobURL + "?from=" + idText(d.ID)
-	var steps []view.WhyChange
 	switch d.Reason.Code {
 	case scheduler.WhyFunds:
-		steps = append(steps, view.WhyChange{Text: "Ask for GPU-hours", Effect: "a manager answers the request", URL: view.NewRequestURL})
+		return []view.WhyChange{{Text: "Ask for GPU-hours", Effect: "a manager answers the request", URL: view.NewRequestURL}}
 	case scheduler.WhyNever:
-		return []view.WhyChange{{Text: "Submit it in another shape", Effect: "this one can never start", URL: form}}
+		return []view.WhyChange{{Text: "Submit it in another shape", Effect: "this one can never start", URL: view.NewJobURL + "?from=" + idText(d.ID)}}
 	}
-	if d.Contract.MinMs > 0 {
-		steps = append(steps, view.WhyChange{Text: "Submit it free", Effect: "as a second job: not charged, may be stopped at any time", URL: form + "&preset=free"})
-	}
-	return steps
+	return nil
 }
 
 // level compares a group of the job's path with the sibling that goes first.
