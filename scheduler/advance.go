@@ -34,21 +34,23 @@ type mover struct {
 // moves is the whole life cycle: one row per event, one column per stage
 // (waiting, paused, reserved, nominated, starting, running, ending, over).
 var moves = map[EventKind][stages]act{
-	EvReserved:   {reserve, refuseEv, ignore, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
-	EvMoved:      {refuseEv, refuseEv, replan, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
-	EvNominated:  {nominate, refuseEv, nominateReserved, ignore, ignore, refuseEv, refuseEv, refuseEv},
-	EvLeased:     {lease, refuseEv, leaseReserved, promote, ignore, ignore, refuseEv, refuseEv},
-	EvClaimed:    {refuseClaim, refuseClaim, refuseClaim, refuseClaim, claim, claim, refuseClaim, refuseClaim},
-	EvAccrued:    {ignore, ignore, ignore, ignore, ignore, accrue, accrue, ignore},
-	EvExtended:   {refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, extend, extend, refuseEv},
-	EvMoneyEnded: {refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, endMoney, ignore, ignore},
-	EvSignalled:  {ignore, ignore, withdraw, withdraw, withdraw, signal, ignore, ignore},
-	EvCancelled:  {cancelWaiting, cancelWaiting, cancelLive, cancelLive, cancelLive, cancelLive, cancelLive, ignore},
-	EvFinished:   {ignore, ignore, ignore, ignore, finish, finish, finish, ignore},
-	EvLost:       {ignore, ignore, ignore, withdraw, lose, lose, lose, ignore},
-	EvPaused:     {pause, ignore, pauseReserved, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
-	EvResumed:    {ignore, resume, ignore, ignore, ignore, ignore, ignore, refuseEv},
-	EvReturned:   {readopt, ignore, ignore, ignore, ignore, ignore, ignore, ignore},
+	EvReserved:    {reserve, refuseEv, ignore, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
+	EvMoved:       {refuseEv, refuseEv, replan, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
+	EvNominated:   {nominate, refuseEv, nominateReserved, ignore, ignore, refuseEv, refuseEv, refuseEv},
+	EvLeased:      {lease, refuseEv, leaseReserved, promote, ignore, ignore, refuseEv, refuseEv},
+	EvClaimed:     {refuseClaim, refuseClaim, refuseClaim, refuseClaim, claim, claim, refuseClaim, refuseClaim},
+	EvAccrued:     {ignore, ignore, ignore, ignore, ignore, accrue, accrue, ignore},
+	EvExtended:    {refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, extend, extend, refuseEv},
+	EvMoneyEnded:  {refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, endMoney, ignore, ignore},
+	EvSignalled:   {ignore, ignore, withdraw, withdraw, withdraw, signal, ignore, ignore},
+	EvCancelled:   {cancelWaiting, cancelWaiting, cancelLive, cancelLive, cancelLive, cancelLive, cancelLive, ignore},
+	EvFinished:    {ignore, ignore, ignore, ignore, finish, finish, finish, ignore},
+	EvLost:        {ignore, ignore, ignore, withdraw, lose, lose, lose, ignore},
+	EvPaused:      {pause, ignore, pauseReserved, refuseEv, refuseEv, refuseEv, refuseEv, refuseEv},
+	EvResumed:     {ignore, resume, ignore, ignore, ignore, ignore, ignore, refuseEv},
+	EvRenewed:     {refuseEv, refuseEv, refuseEv, refuseEv, refuseEv, renewed, ignore, ignore},
+	EvUnprotected: {ignore, ignore, ignore, ignore, ignore, unprotected, ignore, ignore},
+	EvReturned:    {readopt, ignore, ignore, ignore, ignore, ignore, ignore, ignore},
 }
 
 // Advance is the whole life cycle of a job and the only caller of

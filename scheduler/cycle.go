@@ -110,8 +110,11 @@ func Decide(s *Snapshot) Plan {
 		pc.promote()
 		pc.keep()
 		pc.standings()
+		pc.asks()
+		pc.unprotect()
 		pc.firstTry()
 		pc.pass(0)
+		pc.answer()
 		pc.claim()
 		pc.pass(1)
 		pc.report()
@@ -127,6 +130,9 @@ func (p *Plan) sort() {
 	slices.SortFunc(p.Stops, func(a, b Stop) int { return byRef(a.AttemptRef, b.AttemptRef) })
 	slices.SortFunc(p.Promote, byRef)
 	slices.Sort(p.Tried)
+	slices.SortFunc(p.Unprotect, byRef)
+	slices.SortFunc(p.Renewals, func(a, b Renewal) int { return byRef(a.AttemptRef, b.AttemptRef) })
+	slices.SortFunc(p.Warnings, func(a, b Warning) int { return byRef(a.AttemptRef, b.AttemptRef) })
 	p.Reasons = sortedReasons(p.Reasons)
 }
 
@@ -216,7 +222,9 @@ type poolCycle struct {
 	alive                int64    // devices in service; 0 = not counted yet
 	occ                  [][]occupant
 	scratch              *scratch
-	changes              []int32 // rooms that starts and victims have changed, in order
+	asking               []asking
+	failed               []failedTry // when somebody asks
+	changes              []int32     // rooms that starts and victims have changed, in order
 }
 
 // mark is what this cycle has changed about a live attempt.

@@ -55,6 +55,7 @@ type row struct {
 	minMs   int64
 	holdEnd Instant // when more funds must be found; 0 = never
 	end     Instant // maximum runtime; 0 = never
+	asks    bool    // it is interactive, or its owner asked for new protection
 }
 
 // kind is what a kindKey stands for: what a start of it adds to its side.
@@ -240,7 +241,7 @@ func (pi *poolIndex) personOf(project ledger.GroupID, member ledger.PersonID) in
 func newRow(l *Live, g, person int32) row {
 	r := row{
 		live: l, group: g, person: person, phase: l.Phase, funded: l.Funded, milli: l.Job.Rate.MilliGPU,
-		commit: l.ProtectedUntil, minMs: l.Job.Contract.MinMs,
+		asks: l.RenewMs > 0 || l.Job.Contract.Interactive, commit: l.ProtectedUntil, minMs: l.Job.Contract.MinMs,
 	}
 	if l.Started == 0 {
 		r.commit = 0

@@ -153,7 +153,7 @@ const (
 	EvReturned                         // Rank, Funds: lost, but its node is back and it still runs there
 	EvReserved                         // Run, Lots: holds funds and a reserved start, no devices
 	EvMoved                            // Reservation: the holder's other nodes or instant
-	EvRenewed                          // Hold, ToMs, Lots: new protection in place until that elapsed time
+	EvRenewed                          // Hold, FromMs, ToMs, Until, Lots: new protection in place
 	EvUnprotected                      // idle too long: protection ends now
 )
 
@@ -171,6 +171,7 @@ type Event struct {
 	Exit        Exit
 	Run         *Run           // the new attempt, from NewRun
 	Reservation *Reservation   // of EvMoved
+	Until       Instant        // of EvRenewed: protected until then
 	Hold        []ledger.Piece // of an extension
 	Lots        []ledger.Lot   // facts about the lots that pieces name
 	Funds       *ledger.Funds  // the project's funds now, under lock; Advance draws from a copy

@@ -28,7 +28,9 @@ func (cu *cursor) isDead(kind int32) bool { return cu.dead[kind/64]>>(kind%64)&1
 // pass lets every project's jobs try in order of standing. money 0 is the
 // funded pass; money 1 fills what is left with unfunded jobs and never evicts.
 func (pc *poolCycle) pass(money int) {
-	if pc.s.Quiet && pc.allHopeless(money) {
+	// Who asks where it stands wants to know all that would take its place.
+	brief := pc.s.Quiet && len(pc.asking) == 0
+	if brief && pc.allHopeless(money) {
 		return
 	}
 	tn := newTournament(&pc.fields[money])
@@ -36,7 +38,7 @@ func (pc *poolCycle) pass(money int) {
 	for g := tn.first(); g >= 0 && pc.plan.Steps < pc.p.MaxSteps; g = tn.first() {
 		cu := pc.cursor[g]
 		// Without reasons to give, a project that cannot start anything is not gone through.
-		if pc.s.Quiet && cu.looked == 0 && !cu.fell && !pc.matters(cu, money) && pc.hopeless(cu.queue, money) {
+		if brief && cu.looked == 0 && !cu.fell && !pc.matters(cu, money) && pc.hopeless(cu.queue, money) {
 			tn.remove(g)
 			continue
 		}
@@ -297,6 +299,15 @@ func (pc *poolCycle) started(tn *tournament, start *Start, e *entry, g int32, mo
 	}
 }
 
+// lacksRoom says whether a code is that of a job that has all but a place.
+func lacksRoom(code string) bool {
+	switch code {
+	case WhyProtected, WhyStanding, WhyEvictRate, WhyReserved, WhyMaintenance, WhyHolder:
+		return true
+	}
+	return false
+}
+
 // countStart enters what a start is promised into the standings.
 func (pc *poolCycle) countStart(start *Start, e *entry, g int32, money int) {
 	d := e.job.Rate.MilliGPU * max(pc.p.CommitFloorMs, start.MinMs)
@@ -325,6 +336,9 @@ func (pc *poolCycle) waits(cu *cursor, e *entry, why *Reason, money int) {
 	}
 	if money == 0 {
 		pc.noteLarge(cu, e, why)
+		if len(pc.asking) > 0 && lacksRoom(why.Code) {
+			pc.failed = append(pc.failed, failedTry{e, cu.group})
+		}
 	}
 	// One that fell into the second pass has said what it lacks.
 	if fell := money == 1 && e.job.Contract.MinMs > 0; !pc.s.Quiet && !fell {

@@ -293,8 +293,7 @@ func (pc *poolCycle) noteLarge(cu *cursor, e *entry, why *Reason) {
 	if cu.tried != 1 || e.holder != nil || !pc.promises() || !pc.isLarge(&e.job.Shape) {
 		return
 	}
-	switch why.Code {
-	case WhyProtected, WhyStanding, WhyEvictRate, WhyReserved, WhyMaintenance:
+	if lacksRoom(why.Code) {
 		pc.large = append(pc.large, e)
 		pc.plan.Tried = append(pc.plan.Tried, e.job.ID)
 	}

@@ -30,6 +30,21 @@ func (w *World) Apply(_ context.Context, p *scheduler.Plan) (scheduler.Applied, 
 		}
 		a.Stopped++
 	}
+	for _, ref := range p.Unprotect {
+		if err := w.do(ref, scheduler.Event{Kind: scheduler.EvUnprotected}); err != nil {
+			return a, err
+		}
+	}
+	for i := range p.Renewals {
+		if err := w.answer(&p.Renewals[i]); err != nil {
+			return a, err
+		}
+	}
+	for i := range p.Warnings {
+		j := w.jobs[p.Warnings[i].Job]
+		j.warnedMs = p.Warnings[i].LeftMs
+		w.showLive(j)
+	}
 	for _, ref := range p.Promote {
 		if err := w.do(ref, scheduler.Event{Kind: scheduler.EvLeased}); err != nil {
 			return a, err
@@ -74,6 +89,18 @@ func (w *World) reserve(r *scheduler.Reserve) error {
 		return fmt.Errorf("reserved start of job %d: %w", r.Job, ref)
 	}
 	return nil
+}
+
+// answer grants new protection, or leaves the attempt as it is.
+func (w *World) answer(r *scheduler.Renewal) error {
+	j := w.jobs[r.Job]
+	j.renewMs = 0
+	if r.Refused != nil {
+		w.showLive(j)
+		return nil
+	}
+	j.warnedMs = 0
+	return w.do(r.AttemptRef, scheduler.Event{Kind: scheduler.EvRenewed, Hold: r.Hold, FromMs: r.FromMs, ToMs: r.ToMs, Until: r.Until})
 }
 
 // do takes one event to the attempt it names.

@@ -40,6 +40,8 @@ func (r *Runner) expect(st *Statement) error {
 		return r.expectEvict(st, job)
 	case "wait":
 		return r.expectWait(st, job)
+	case "renewed", "warn", "unprotect":
+		return r.expectAnswer(st, job)
 	case "reserve", "move":
 		return r.expectReserved(st, job)
 	}
@@ -48,7 +50,7 @@ func (r *Runner) expect(st *Statement) error {
 
 func (r *Runner) expectNothing() error {
 	p := r.Last
-	if n := len(p.Starts) + len(p.Stops) + len(p.Promote) + len(p.MoneyEnds); n > 0 {
+	if n := len(p.Starts) + len(p.Stops) + len(p.Renewals) + len(p.Warnings) + len(p.Promote) + len(p.MoneyEnds); n > 0 {
 		return fmt.Errorf("but the plan has %s", r.words(p))
 	}
 	return nil
@@ -92,6 +94,65 @@ func (r *Runner) words(p *scheduler.Plan) string {
 		return "nothing"
 	}
 	return strings.Join(out, ", ")
+}
+
+// expectAnswer checks what an attempt was told: renewed J until= hold= or refused=
+// by=, warn J left= by=, unprotect J.
+func (r *Runner) expectAnswer(st *Statement, job ledger.JobID) error {
+	o, p := st.options(), r.Last
+	until, refused, hold := o.duration("until", -1), o.text("refused", ""), o.text("hold", "")
+	left, by := o.duration("left", -1), o.text("by", "")
+	if err := o.done(); err != nil {
+		return err
+	}
+	said := ""
+	var rival *scheduler.Rival
+	switch st.Verb {
+	case "unprotect":
+		if slices.ContainsFunc(p.Unprotect, func(x scheduler.AttemptRef) bool { return x.Job == job }) {
+			return nil
+		}
+	case "warn":
+		for i := range p.Warnings {
+			if w := &p.Warnings[i]; w.Job == job && (left < 0 || left == w.LeftMs) {
+				said, rival = "warned", w.Rival
+			}
+		}
+	case "renewed":
+		for i := range p.Renewals {
+			x := &p.Renewals[i]
+			if x.Job != job {
+				continue
+			}
+			said, rival = "renewed", x.Rival
+			if code := codeOf(x.Refused); code != refused {
+				return fmt.Errorf("%s: refused %q%s", st.Args[0], code, r.words(p))
+			}
+			if ms := x.Until.MillisSince(Epoch); until >= 0 && ms != until {
+				return fmt.Errorf("%s is protected until %s", st.Args[0], scheduler.Span(ms))
+			}
+			if hold != "" {
+				if err := sameHours("hold", ledger.Outstanding(x.Hold), hold); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	who := ""
+	if rival != nil {
+		who = r.names[rival.Job]
+	}
+	if said == "" || who != by {
+		return fmt.Errorf("%s: %s, the rival is %q; the plan has %s", st.Args[0], said, who, r.words(p))
+	}
+	return nil
+}
+
+func codeOf(r *scheduler.Reason) string {
+	if r == nil {
+		return ""
+	}
+	return r.Code
 }
 
 // expectReserved checks a new reserved start or a holder's other nodes: at= (T*,

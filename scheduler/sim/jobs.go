@@ -26,6 +26,8 @@ const (
 	Planned   EventKind = "maintain" // maintenance from From until Until
 	Device    EventKind = "device"   // device Rank of Node is dead
 	Leads     EventKind = "leader"   // another server decides from here
+	Asked     EventKind = "renew"    // for ElapsedMs of new protection
+	Idled     EventKind = "idle"     // since From
 	Cycled    EventKind = "cycle"
 )
 
@@ -173,6 +175,7 @@ func (w *World) show(j *job, before *scheduler.Life, st *scheduler.Step) {
 	j.spec.Charged = r.Prior + r.Charged - r.Credited
 	if st.Freed {
 		w.snap.DropLive(ref)
+		j.renewMs, j.warnedMs, j.idle = 0, 0, 0
 		w.seat(j, ref, r.Phase, false)
 		if w.Ended != nil {
 			w.Ended(r)
@@ -181,14 +184,34 @@ func (w *World) show(j *job, before *scheduler.Life, st *scheduler.Step) {
 		j.due++
 	} else if st.Next.Job == scheduler.JobActive {
 		j.spec.Attempts = r.N
-		live := r.Live(j.spec, j.placed)
-		w.snap.PutLive(&live)
+		w.showLive(j)
 		w.seat(j, ref, r.Phase, true)
 	}
 	if st.Next.Job == scheduler.JobWaiting && before.Job != scheduler.JobWaiting {
 		spec := j.spec
 		w.queue(&spec)
 	}
+}
+
+// showLive lets the dispatcher see an attempt as it is now.
+func (w *World) showLive(j *job) {
+	live := j.life.Run.Live(j.spec, j.placed)
+	live.RenewMs, live.WarnedMs, live.IdleSince = j.renewMs, j.warnedMs, j.idle
+	w.snap.PutLive(&live)
+}
+
+// Renew asks for so much new protection in place; the next cycle answers.
+func (w *World) Renew(id ledger.JobID, ms int64) {
+	w.record(Event{Kind: Asked, Job: id, ElapsedMs: ms})
+	w.jobs[id].renewMs = ms
+	w.showLive(w.jobs[id])
+}
+
+// Idle says since when a job's devices have been unused; 0 = they are in use.
+func (w *World) Idle(id ledger.JobID, since ledger.Instant) {
+	w.record(Event{Kind: Idled, Job: id, From: since})
+	w.jobs[id].idle = since
+	w.showLive(w.jobs[id])
 }
 
 // seat puts an attempt's parts on their nodes under a phase, or clears them.

@@ -106,6 +106,7 @@ func (r *Runner) setPolicy(st *Statement) error {
 	p.ReservedStarts = o.flag("reserved", p.ReservedStarts)
 	p.LargeMinPPM = o.number("large_ppm", p.LargeMinPPM)
 	p.HolderEvicts = o.flag("v4", p.HolderEvicts)
+	p.IdleUnprotectMs = o.duration("idle_unprotect", p.IdleUnprotectMs)
 	r.seed = o.number("seed", r.seed)
 	return o.done()
 }
@@ -274,6 +275,8 @@ func (r *Runner) do(ctx context.Context, st *Statement) error {
 		return r.moreAward(st)
 	case "maintain":
 		return r.maintain(st)
+	case "renew", "idle":
+		return r.tell(st)
 	case "leader":
 		return r.World.Takeover()
 	}
@@ -351,6 +354,32 @@ func (r *Runner) freeze(name string, on bool) error {
 		return err
 	}
 	r.World.Freeze(id, on)
+	return nil
+}
+
+// tell passes on that a job's owner asks for new protection (for=), or that its
+// devices have been unused (since=, since Epoch; without it they are in use).
+func (r *Runner) tell(st *Statement) error {
+	o := st.options()
+	ms, since := o.duration("for", 0), o.duration("since", -1)
+	if err := o.done(); err != nil {
+		return err
+	}
+	for _, name := range st.Args {
+		id := r.jobs[name]
+		if id == 0 || r.World.jobs[id].life.Job != scheduler.JobActive {
+			return fmt.Errorf("%s does not run", name)
+		}
+		r.current = name
+		switch {
+		case st.Verb == "renew":
+			r.World.Renew(id, ms)
+		case since >= 0:
+			r.World.Idle(id, Epoch.Add(since))
+		default:
+			r.World.Idle(id, 0)
+		}
+	}
 	return nil
 }
 
@@ -484,7 +513,7 @@ func (r *Runner) spec(st *Statement, g ledger.GroupID) (scheduler.Job, Behaviour
 	c := &spec.Contract
 	c.MinMs, c.GraceMs, c.MaxMs = o.duration("min", 3_600_000), o.duration("grace", p.GraceMs), o.duration("max", p.MaxRuntimeMs)
 	c.Resumable, c.StopOnMoney, c.OrFree = o.flag("resumable", true), o.flag("stop_on_money", false), o.flag("or_free", false)
-	c.Urgency = int8(o.number("urgency", 0))
+	c.Urgency, c.Interactive = int8(o.number("urgency", 0)), o.flag("interactive", false)
 	if o.has("max_charge") {
 		if c.MaxCharge, err = hours(o.text("max_charge", "")); err != nil {
 			return spec, Behaviour{}, err

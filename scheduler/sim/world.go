@@ -62,6 +62,9 @@ type job struct {
 	code   int   // exit code then
 	exitMs int64 // after SIGTERM it leaves so late; < 0 = anywhere within its grace
 	due    int64 // number of the planned exit that counts
+	// What its owner and the telemetry say about the live attempt.
+	renewMs, warnedMs int64
+	idle              ledger.Instant
 }
 
 // New makes an empty world. Its one period lasts from Start for 92 days.
