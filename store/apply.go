@@ -35,6 +35,19 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 		for i := range p.Stops {
 			c.stop(&p.Stops[i])
 		}
+		for _, ref := range p.Unprotect {
+			c.unprotect(ref)
+		}
+		for i := range p.Renewals {
+			if err := c.renewal(&p.Renewals[i]); err != nil {
+				return err
+			}
+		}
+		for i := range p.Warnings {
+			if err := c.warning(&p.Warnings[i]); err != nil {
+				return err
+			}
+		}
 		for _, ref := range p.Promote {
 			c.promote(ref)
 		}
@@ -51,7 +64,7 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 			return err
 		}
 		out = c.applied
-		batch := &pgx.Batch{}
+		batch := &c.extra
 		var err error
 		if told, err = w.queueReasons(batch, p, c.applied.Dropped); err != nil {
 			return err
@@ -86,6 +99,7 @@ type carrying struct {
 	ids     []ledger.AttemptID // for new attempts, one per start and per reserved start
 	daily   dailyPost
 	applied scheduler.Applied
+	extra   pgx.Batch // written after the lives
 }
 
 // standingNode is a node with everything that is on it.
@@ -139,6 +153,11 @@ func (c *carrying) lock(ctx context.Context, tx *Tx) error {
 	for i := range c.plan.Reserves {
 		want(c.plan.Reserves[i].Job)
 	}
+	for i := range c.plan.Renewals {
+		if len(c.plan.Renewals[i].Hold) > 0 {
+			want(c.plan.Renewals[i].Job)
+		}
+	}
 	if c.funds, err = lockFunds(ctx, tx, purses); err != nil {
 		return err
 	}
@@ -160,6 +179,15 @@ func (c *carrying) touched() (jobs []ledger.JobID, nodes []ledger.NodeID) {
 	}
 	for _, ref := range p.Promote {
 		jobs = append(jobs, ref.Job)
+	}
+	for _, ref := range p.Unprotect {
+		jobs = append(jobs, ref.Job)
+	}
+	for i := range p.Renewals {
+		jobs = append(jobs, p.Renewals[i].Job)
+	}
+	for i := range p.Warnings {
+		jobs = append(jobs, p.Warnings[i].Job)
 	}
 	for i := range p.Moves {
 		jobs = append(jobs, p.Moves[i].Job)

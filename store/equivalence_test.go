@@ -191,6 +191,10 @@ func (k *twin) follow(t testing.TB, e sim.Event, plans []*scheduler.Plan) {
 			scheduler.Faulted: {"healthy", DrainHard}, scheduler.Lost: {"lost", ""},
 		}[e.Health]
 		k.db.Exec(t, `update nodes set health = $2, drain = $3 where id = $1`, int64(e.Node), words[0], words[1])
+	case sim.Asked:
+		k.db.Exec(t, `update attempts set renew_ms = $2 where job_id = $1 and phase <> 'closed'`, int64(e.Job), e.ElapsedMs)
+	case sim.Idled:
+		k.db.Exec(t, `update attempts set idle_since = $2 where job_id = $1 and phase <> 'closed'`, int64(e.Job), instantOrNull(e.From))
 	case sim.Planned:
 		k.db.Exec(t, `update nodes set maint_from = $2, maint_until = $3 where id = $1`, int64(e.Node), instantOrNull(e.From), instantOrNull(e.Until))
 	case sim.Device:

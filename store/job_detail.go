@@ -31,7 +31,7 @@ type JobDetail struct {
 }
 
 // JobRights say what the reader may do to the job as it is now.
-type JobRights struct{ Cancel, Pause, Resume, Change, Stop, Logs bool }
+type JobRights struct{ Renew, Cancel, Pause, Resume, Change, Stop, Logs bool }
 
 // JobCommand is the private part of a job.
 type JobCommand struct {
@@ -68,6 +68,11 @@ type AttemptLine struct {
 	NodeIDs        []ledger.NodeID // by rank
 	NodeNames      []string
 	Detail         string // an agent's sentence about the end
+	RenewMs        int64  // new protection asked for and not answered yet
+	renewAnswer    []byte // JSON: scheduler.Renewal
+	Answered       ledger.Instant
+	warning        []byte // JSON: scheduler.Warning
+	IdleSince      ledger.Instant
 }
 
 // Evict gives the numbers that decided an eviction, nil when it was none.
@@ -138,6 +143,7 @@ func (d *JobDetail) rights(actor ledger.Actor, now ledger.Instant) JobRights {
 	mayPause := actor.MayOwn(ledger.JobPause, d.Path, d.Member, now) == nil
 	over := d.Finished != 0
 	return JobRights{
+		Renew:  mayPause && d.State == "running" && d.Last != nil && d.Last.Funded,
 		Cancel: mayCancel && !over && d.CancelAsk == 0,
 		Pause:  mayPause && d.State == "waiting",
 		Resume: mayPause && d.State == "paused",
@@ -222,7 +228,8 @@ func (d *JobDetail) fillAttempts(ctx context.Context, tx *Tx) error {
 			coalesce(a.elapsed_ms, a.proven_ms), a.hold_until_ms, a.exit_code, coalesce(a.exit_signal, 0), a.cause, a.charged, a.credited,
 			array(select p.node_id from placements p where p.attempt_id = a.id order by p.rank),
 			array(select n.name from placements p join nodes n on n.id = p.node_id where p.attempt_id = a.id order by p.rank),
-			coalesce((select p.detail from placements p where p.attempt_id = a.id and p.detail <> '' order by p.rank limit 1), '')
+			coalesce((select p.detail from placements p where p.attempt_id = a.id and p.detail <> '' order by p.rank limit 1), ''),
+			a.renew_ms, a.renew_answer, a.renew_answered_at, a.warning, a.idle_since
 		from (select * from attempts where job_id = $1 order by n desc limit $2) a order by a.n`, d.ID, mostAttempts)
 	if err != nil {
 		return err
@@ -230,7 +237,8 @@ func (d *JobDetail) fillAttempts(ctx context.Context, tx *Tx) error {
 	d.Runs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a AttemptLine, err error) {
 		return a, row.Scan(&a.ID, &a.N, &a.Phase, &a.Funded, &a.MinMs, &a.FundedMs, &a.Since, &a.Leased, &a.Started, &a.ProtectedUntil,
 			&a.StopAsked, &a.Rule, &a.StopByJob, &a.stopFacts, &a.startFacts, &a.Checkpoint, &a.Ended,
-			&a.ElapsedMs, &a.HoldUntilMs, &a.ExitCode, &a.ExitSignal, &a.Cause, &a.Charged, &a.Credited, &a.NodeIDs, &a.NodeNames, &a.Detail)
+			&a.ElapsedMs, &a.HoldUntilMs, &a.ExitCode, &a.ExitSignal, &a.Cause, &a.Charged, &a.Credited, &a.NodeIDs, &a.NodeNames, &a.Detail,
+			&a.RenewMs, &a.renewAnswer, &a.Answered, &a.warning, &a.IdleSince)
 	})
 	return err
 }

@@ -45,6 +45,7 @@ type Submission struct {
 	Resumable   *bool
 	StopOnMoney bool
 	OrFree      bool
+	Interactive bool // warned before its protection ends
 	Urgency     int
 	MaxCharge   ledger.Amount // over the whole job; 0 = no limit
 }
@@ -158,11 +159,11 @@ func loadPolicy(ctx context.Context, tx *Tx) (scheduler.Policy, error) {
 func insertJob(ctx context.Context, tx *Tx, j *scheduler.Job, token int64, sub Submission) error {
 	c := &j.Contract
 	err := tx.QueryRow(ctx, `insert into jobs (project_id, pool_id, member_id, name, preset, nodes, gpus, gpu_milli, cpu_milli, ram_mib,
-		milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, queue_seq, state, submitted_at, token_id)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, nextval('queue_seq'), 'pending', $21, nullif($22::bigint, 0))
+		milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, interactive, queue_seq, state, submitted_at, token_id)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, nextval('queue_seq'), 'pending', $22, nullif($23::bigint, 0))
 		returning id, queue_seq`,
 		j.Project, j.Pool, j.Member, sub.Name, sub.Preset, j.Shape.Nodes, j.Shape.GPUs, j.Shape.GPUMilli, j.Shape.CPUMilli, j.Shape.RAMMiB,
-		j.Rate.MilliGPU, j.Rate.PPM, c.MinMs, c.GraceMs, c.MaxMs, c.Resumable, c.StopOnMoney, c.OrFree, c.MaxCharge, c.Urgency, tx.Now, token).
+		j.Rate.MilliGPU, j.Rate.PPM, c.MinMs, c.GraceMs, c.MaxMs, c.Resumable, c.StopOnMoney, c.OrFree, c.MaxCharge, c.Urgency, c.Interactive, tx.Now, token).
 		Scan(&j.ID, &j.QueueSeq)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ type lifeEvent struct {
 // jobColumns are what scheduler.Job consists of, of "jobs j".
 const jobColumns = `j.id, j.project_id, j.pool_id, j.member_id, j.queue_seq, j.submitted_at, j.attempts, j.charged,
 	j.nodes, j.gpus, j.gpu_milli, j.cpu_milli, j.ram_mib, j.milli_gpu, j.rate_ppm,
-	j.min_ms, j.grace_ms, j.max_ms, j.resumable, j.stop_on_money, j.or_free, j.max_charge, j.urgency`
+	j.min_ms, j.grace_ms, j.max_ms, j.resumable, j.stop_on_money, j.or_free, j.max_charge, j.urgency, j.interactive`
 
 // jobFields are where jobColumns go.
 func jobFields(j *scheduler.Job) []any {
@@ -67,7 +67,7 @@ func jobFields(j *scheduler.Job) []any {
 	return []any{
 		&j.ID, &j.Project, &j.Pool, &j.Member, &j.QueueSeq, &j.Submitted, &j.Attempts, &j.Charged,
 		&s.Nodes, &s.GPUs, &s.GPUMilli, &s.CPUMilli, &s.RAMMiB, &j.Rate.MilliGPU, &j.Rate.PPM,
-		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency,
+		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency, &c.Interactive,
 	}
 }
 

@@ -200,7 +200,7 @@ func (sub *Submission) checkContract(f *formCheck, t *target, j *scheduler.Job) 
 	f.want(sub.MaxCharge >= 0, "max_charge_units", "job.max_charge", "A limit on the charge is above 0.")
 	*c = scheduler.Contract{
 		MinMs: minMs, GraceMs: grace, MaxMs: maxMs, Resumable: sub.Resumable == nil || *sub.Resumable,
-		StopOnMoney: sub.StopOnMoney, OrFree: sub.OrFree, MaxCharge: sub.MaxCharge,
+		StopOnMoney: sub.StopOnMoney, OrFree: sub.OrFree, MaxCharge: sub.MaxCharge, Interactive: sub.Interactive,
 	}
 	if j.Rate.MilliGPU > 0 && sub.MaxCharge > 0 {
 		needed := j.Rate.Cum(minMs)

@@ -148,6 +148,8 @@ func (r *reading) queue(batch *pgx.Batch) {
 		where a.phase <> 'closed' order by p.attempt_id, p.rank`).Query(r.scanPlaced)
 	batch.Queue(`select h.attempt_id, h.lot_id, h.amount, h.spent, h.released from hold_pieces h join attempts a on a.id = h.attempt_id
 		where a.phase = 'reserved' order by h.attempt_id, h.n`).Query(r.scanPromised)
+	batch.Queue(`select a.id, a.renew_ms, a.warned_ms, a.idle_since from attempts a
+		where a.phase = 'running' and (a.renew_ms > 0 or a.warned_ms > 0 or a.idle_since is not null)`).Query(r.scanAsks)
 	// The heads of every member, so that one member's long array hides nobody.
 	batch.Queue(`select `+jobColumns+` from (select distinct pool_id, project_id, member_id from jobs where state = 'pending') q
 		cross join lateral (select * from jobs h where h.state = 'pending' and h.pool_id = q.pool_id and h.project_id = q.project_id
