@@ -65,6 +65,7 @@ func (s *server) operations() []operation {
 		{post, api.PathCancel, ledger.JobCancel, anywhere, "cancel", "End a job; what runs gets its grace.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.CancelJob)},
 		{post, api.PathPause, ledger.JobPause, anywhere, "pause", "Keep a waiting job from starting.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.PauseJob)},
 		{post, api.PathResume, ledger.JobPause, anywhere, "resume", "Let a paused job start again.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.ResumeJob)},
+		{post, api.PathRenew, ledger.JobPause, anywhere, "renew", "Ask for new protection of what runs; the next cycle answers.", nil, api.Renew{}, api.Job{}, s.apiRenew},
 		{get, api.PathChanges, ledger.SeeOpen, signedIn, "changes", "What would start a waiting job in the next cycle, each change tried, and what went before it.", nil, nil, api.Outlook{}, s.apiChanges},
 		{post, api.PathChange, ledger.JobPause, anywhere, "change", "Change a waiting job in place. It keeps its place when it asks for less in the same pool.", nil, api.ChangeJob{}, api.Job{}, s.apiChange},
 		{
@@ -139,7 +140,7 @@ func (s *server) apiSubmit(w http.ResponseWriter, r *http.Request) error {
 	sub := store.Submission{
 		Preset: in.Preset, Name: in.Name, Project: in.Project, Pool: in.Pool, Nodes: in.Nodes, GPUs: in.GPUs, GPUMilli: in.GPUMilli,
 		CPUMilli: in.CPUMilli, RAMMiB: in.RAMMiB, Command: in.Command, WorkDir: in.WorkDir, Env: in.Env, OutputPath: in.OutputPath, Checkpoint: in.Checkpoint,
-		MinMs: in.MinRuntimeMS, GraceMs: in.GraceMS, MaxMs: in.MaxRuntimeMS, Resumable: in.Resumable, OrFree: in.OrFree, Urgency: in.Urgency,
+		MinMs: in.MinRuntimeMS, GraceMs: in.GraceMS, MaxMs: in.MaxRuntimeMS, Resumable: in.Resumable, OrFree: in.OrFree, Urgency: in.Urgency, Interactive: in.Interactive,
 	}
 	switch in.WhenMoneyEnds {
 	case "", api.MoneyGoOn:

@@ -19,7 +19,7 @@ func (s *server) wireJob(j *store.JobLine, lookbackMs int64) api.Job {
 		ID: j.ID, Name: j.Name, Project: j.Path, Pool: j.PoolName, User: j.Owner, State: j.State, Result: j.Result, Signal: j.ExitSignal,
 		Nodes: j.Shape.Nodes, GPUs: j.Shape.GPUs, CPUMilli: j.Shape.CPUMilli, RAMMiB: j.Shape.RAMMiB,
 		MinRuntimeMS: j.Contract.MinMs, GraceMS: j.Contract.GraceMs, MaxRuntimeMS: j.Contract.MaxMs, Resumable: j.Contract.Resumable,
-		WhenMoneyEnds: api.MoneyGoOn, Urgency: int(j.Contract.Urgency), OrFree: j.Contract.OrFree,
+		WhenMoneyEnds: api.MoneyGoOn, Urgency: int(j.Contract.Urgency), OrFree: j.Contract.OrFree, Interactive: j.Contract.Interactive,
 		Submitted: j.Submitted.Time(), Ended: timeOf(j.Finished), Charged: j.Charged, Held: j.Held,
 	}
 	if j.Shape.GPUMilli != 1000 {
@@ -46,6 +46,7 @@ func (s *server) wireJobDetail(d *store.JobDetail) api.Job {
 	if d.State == "waiting" {
 		out.Reason = s.why(d).Sentence
 	}
+	out.Renewal = s.wireRenewal(d)
 	if p := d.Private; p != nil {
 		out.Command, out.WorkDir, out.Env, out.OutputPath, out.Checkpoint = p.Command, p.WorkDir, p.Env, p.OutputPath, p.Checkpoint
 	}

@@ -19,15 +19,18 @@ import (
 
 // showJob is one job's page: its time line, why it is where it is, what it cost.
 func (s *server) showJob(w http.ResponseWriter, r *http.Request) error {
-	page, err := s.jobPage(r, newForm())
+	page, err := s.jobPage(r, jobForms{newForm(), newForm()})
 	if err != nil {
 		return err
 	}
 	return s.show(w, r, page)
 }
 
-// jobPage builds the page; stop is an operator's form.
-func (s *server) jobPage(r *http.Request, stop view.Form) (templ.Component, error) {
+// jobForms are the forms on a job's page: an operator's stop, and new protection.
+type jobForms struct{ stop, renew view.Form }
+
+// jobPage builds the page.
+func (s *server) jobPage(r *http.Request, forms jobForms) (templ.Component, error) {
 	d, err := s.store.Job(r.Context(), actorOf(r), ledger.JobID(pathID(r)))
 	if err != nil {
 		return nil, err
@@ -39,8 +42,9 @@ func (s *server) jobPage(r *http.Request, stop view.Form) (templ.Component, erro
 	}
 	m.StateText, _ = s.stateOf(&d.JobLine)
 	if d.May.Stop {
-		m.Stop = &stop
+		m.Stop = &forms.stop
 	}
+	m.Renewal = s.renewal(&d, forms.renew)
 	if m.Log, err = s.logTail(r, &d); err != nil {
 		return nil, err
 	}
@@ -84,6 +88,9 @@ func contractFacts(d *store.JobDetail) []view.Fact {
 		{Name: "Resumable", Value: resumable},
 		{Name: "When money ends", Value: atEnd},
 		{Name: "Urgency", Value: strconv.Itoa(int(c.Urgency)), Term: "urgency"},
+	}
+	if c.Interactive {
+		facts = append(facts, view.Fact{Name: "Interactive", Value: "warned before its protection ends"})
 	}
 	if c.OrFree {
 		facts = append(facts, view.Fact{Name: "Without funds", Value: "starts unfunded", Term: "unfunded"})

@@ -88,7 +88,7 @@ func parseJobForm(values url.Values) (store.Submission, ledger.Refusals) {
 		Command: strings.ReplaceAll(values.Get("command"), "\r\n", "\n"), WorkDir: f.text("workdir"), Env: f.environment("environment"),
 		OutputPath: f.text("output"), Checkpoint: f.text("checkpoint"),
 		MinMs: f.span("minimum"), GraceMs: f.span("grace"), MaxMs: f.span("maximum"), Resumable: &resumable,
-		StopOnMoney: f.text("at_end") == "stop", OrFree: f.text("or_free") != "",
+		StopOnMoney: f.text("at_end") == "stop", OrFree: f.text("or_free") != "", Interactive: f.text("interactive") != "",
 		Urgency: int(min(f.number("urgency"), 1000)), MaxCharge: f.hours("max_charge"),
 	}
 	return sub, f.refusals
@@ -108,6 +108,9 @@ func fillJobForm(values map[string][]string, d *store.JobDetail, preset bool) {
 		set("gpu_milli", number(d.Shape.GPUMilli))
 	}
 	set("urgency", number(int64(d.Contract.Urgency)))
+	if d.Contract.Interactive {
+		set("interactive", "on")
+	}
 	if !preset {
 		set("minimum", spanText(d.Contract.MinMs))
 		set("grace", spanText(d.Contract.GraceMs))

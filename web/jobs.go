@@ -284,7 +284,9 @@ func (s *server) pauseJob(w http.ResponseWriter, r *http.Request) error {
 func (s *server) stopJob(w http.ResponseWriter, r *http.Request) error {
 	id := ledger.JobID(pathID(r))
 	if err := s.store.StopJob(r.Context(), s.command(r), id, r.PostFormValue("reason")); err != nil {
-		return s.again(w, r, err, func(f view.Form) (templ.Component, error) { return s.jobPage(r, f) })
+		return s.again(w, r, err, func(f view.Form) (templ.Component, error) {
+			return s.jobPage(r, jobForms{stop: f, renew: newForm()})
+		})
 	}
 	return s.done(w, r, view.JobURL(id), "Told to stop. It has its grace; what was charged since its last checkpoint is credited.")
 }

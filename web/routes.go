@@ -123,6 +123,7 @@ func (s *server) workRoutes() []route {
 		{post, view.JobsURL + "/{id}/cancel", ledger.JobCancel, anywhere, s.cancelJob},
 		{post, view.JobsURL + "/{id}/pause", ledger.JobPause, anywhere, s.pauseJob},
 		{post, view.JobsURL + "/{id}/resume", ledger.JobPause, anywhere, s.resumeJob},
+		{post, view.JobsURL + "/{id}/renew", ledger.JobPause, anywhere, s.renewJob},
 		{get, view.JobsURL + "/{id}/changes", ledger.SeeOpen, signedIn, s.showChanges},
 		{post, view.JobsURL + "/{id}/change", ledger.JobPause, anywhere, s.changeJob},
 		{post, view.JobsURL + "/{id}/stop", ledger.JobStop, anywhere, s.stopJob},

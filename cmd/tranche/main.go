@@ -45,6 +45,7 @@ type commands struct {
 	Why    whyCommand    `cmd:"" group:"Jobs" help:"Explain where a job stands, with the numbers that decided it."`
 	Change changeCommand `cmd:"" group:"Jobs" help:"Change a waiting job in place."`
 	Order  orderCommand  `cmd:"" group:"Jobs" help:"Show a pool's queue in order, with the standings that made it."`
+	Renew  renewCommand  `cmd:"" group:"Jobs" help:"Ask for new protection of what runs, and wait for the answer."`
 	Logs   logsCommand   `cmd:"" group:"Jobs" help:"Print a job's output."`
 	Cancel cancelCommand `cmd:"" group:"Jobs" help:"End jobs; what runs gets its grace."`
 	Pause  pauseCommand  `cmd:"" group:"Jobs" help:"Keep waiting jobs from starting."`

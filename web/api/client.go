@@ -192,6 +192,12 @@ func (c *Client) ChangeJob(ctx context.Context, id ledger.JobID, in ChangeJob) (
 	return out, c.Call(ctx, http.MethodPost, jobPath(PathChange, id), in, &out)
 }
 
+// Renew asks for new protection of what runs.
+func (c *Client) Renew(ctx context.Context, id ledger.JobID, in Renew) (Job, error) {
+	var out Job
+	return out, c.Call(ctx, http.MethodPost, jobPath(PathRenew, id), in, &out)
+}
+
 // Order gives one page of a pool's order; after is the cursor of the page before.
 func (c *Client) Order(ctx context.Context, pool, after string, limit int) (PoolOrder, error) {
 	var out PoolOrder

@@ -18,6 +18,7 @@ const (
 	PathCancel    = "/api/v1/jobs/{id}/cancel" // POST Command
 	PathPause     = "/api/v1/jobs/{id}/pause"
 	PathResume    = "/api/v1/jobs/{id}/resume"
+	PathRenew     = "/api/v1/jobs/{id}/renew" // POST Renew
 )
 
 // Presets of a submission.
@@ -64,6 +65,7 @@ type Submit struct {
 	WhenMoneyEnds string `json:"when_money_ends,omitempty"`
 	Urgency       int    `json:"urgency,omitempty"` // 0..9
 	OrFree        bool   `json:"or_free,omitempty"`
+	Interactive   bool   `json:"interactive,omitempty"` // somebody sits at it: warned before its protection ends
 	// MaxCharge is the most this job may ever cost; nil = no limit of its own.
 	MaxCharge *ledger.Amount `json:"max_charge_units,omitempty"`
 }
@@ -106,6 +108,7 @@ type Job struct {
 	WhenMoneyEnds string         `json:"when_money_ends"`
 	Urgency       int            `json:"urgency"`
 	OrFree        bool           `json:"or_free"`
+	Interactive   bool           `json:"interactive"`
 	MaxCharge     *ledger.Amount `json:"max_charge_units,omitempty"`
 
 	Submitted time.Time     `json:"submitted"`
@@ -114,6 +117,22 @@ type Job struct {
 	Held      ledger.Amount `json:"held_units"`
 	Attempts  []Attempt     `json:"attempts,omitempty"` // oldest first; only in the single-job answer
 	Reason    string        `json:"reason,omitempty"`   // one sentence: why it waits
+	Renewal   *Renewal      `json:"renewal,omitempty"`  // only in the single-job answer
+}
+
+// Renew asks for new protection in place of a job that runs funded.
+type Renew struct {
+	Key   string `json:"key"`
+	ForMS int64  `json:"for_ms,omitempty"` // 0 = its declared minimum runtime
+}
+
+// Renewal says what became of an ask for new protection, and whether the
+// attempt was warned.
+type Renewal struct {
+	Pending bool   `json:"pending"` // the next cycle answers
+	Granted bool   `json:"granted"`
+	Answer  string `json:"answer,omitempty"`
+	Warning string `json:"warning,omitempty"`
 }
 
 // Attempt is one run of a job.
