@@ -23,42 +23,8 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
-		for _, job := range c.daily.jobs {
-			c.postDay(job)
-		}
-		for i := range p.Extend {
-			c.extend(&p.Extend[i])
-		}
-		for i := range p.MoneyEnds {
-			c.moneyEnd(&p.MoneyEnds[i])
-		}
-		for i := range p.Stops {
-			c.stop(&p.Stops[i])
-		}
-		for _, ref := range p.Unprotect {
-			c.unprotect(ref)
-		}
-		for i := range p.Renewals {
-			if err := c.renewal(&p.Renewals[i]); err != nil {
-				return err
-			}
-		}
-		for i := range p.Warnings {
-			if err := c.warning(&p.Warnings[i]); err != nil {
-				return err
-			}
-		}
-		for _, ref := range p.Promote {
-			c.promote(ref)
-		}
-		for i := range p.Moves {
-			c.move(&p.Moves[i])
-		}
-		for i := range p.Starts {
-			c.start(&p.Starts[i])
-		}
-		for i := range p.Reserves {
-			c.reserve(&p.Reserves[i])
+		if err := c.items(); err != nil {
+			return err
 		}
 		if err := w.store.keep(ctx, tx, c.changed()...); err != nil {
 			return err
@@ -87,6 +53,49 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 	w.told = told
 	w.daily.done()
 	return out, nil
+}
+
+// items carries the plan out on the locked lives, in its order.
+func (c *carrying) items() error {
+	p := c.plan
+	for _, job := range c.daily.jobs {
+		c.postDay(job)
+	}
+	for i := range p.Extend {
+		c.extend(&p.Extend[i])
+	}
+	for i := range p.MoneyEnds {
+		c.moneyEnd(&p.MoneyEnds[i])
+	}
+	for i := range p.Stops {
+		c.stop(&p.Stops[i])
+	}
+	for _, ref := range p.Unprotect {
+		c.unprotect(ref)
+	}
+	for i := range p.Renewals {
+		if err := c.renewal(&p.Renewals[i]); err != nil {
+			return err
+		}
+	}
+	for i := range p.Warnings {
+		if err := c.warning(&p.Warnings[i]); err != nil {
+			return err
+		}
+	}
+	for _, ref := range p.Promote {
+		c.promote(ref)
+	}
+	for i := range p.Moves {
+		c.move(&p.Moves[i])
+	}
+	for i := range p.Starts {
+		c.start(&p.Starts[i])
+	}
+	for i := range p.Reserves {
+		c.reserve(&p.Reserves[i])
+	}
+	return nil
 }
 
 // carrying is one plan being carried out under lock.
