@@ -351,7 +351,11 @@ func (pc *poolCycle) roomReason(e *entry, code string) *Reason {
 // limited says that nodes have room for a shape but are kept for something: the
 // reserved start or maintenance.
 func (pc *poolCycle) limited(e *entry, rr *roomReason, free, kept int64) {
-	if kept == 0 || kept+free < max(1, e.job.Shape.Nodes) {
+	need := max(1, e.job.Shape.Nodes)
+	if kept+free < need {
+		free, kept = pc.emptied(e)
+	}
+	if kept == 0 || free >= need || kept+free < need {
 		return
 	}
 	rr.code = WhyMaintenance
@@ -359,4 +363,25 @@ func (pc *poolCycle) limited(e *entry, rr *roomReason, free, kept int64) {
 		rr.code = WhyReserved
 		rr.facts = append(rr.facts, Fact{FactHolder, strconv.FormatInt(int64(pc.holder.Job.ID), 10)}, Fact{FactKept, instantText(pc.promised.At)})
 	}
+}
+
+// emptied counts the rooms that have place for a rank once the ending and the
+// unfunded have left, and those that then still lack only time. Where no room is
+// kept for anything, both are 0.
+func (pc *poolCycle) emptied(e *entry) (free, kept int64) {
+	a := pc.askOf(e, e.job.Contract.MinMs, true)
+	whenever := a
+	whenever.until = 0
+	gone := pc.unfundedTallies()
+	for i := range pc.rooms {
+		if rm := &pc.rooms[i]; !rm.open(&a) && rm.fitsTally(&whenever, &gone[i]) {
+			kept++
+		}
+	}
+	for i := range pc.rooms {
+		if kept > 0 && pc.rooms[i].fitsTally(&a, &gone[i]) {
+			free++
+		}
+	}
+	return free, kept
 }
