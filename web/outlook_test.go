@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,4 +176,40 @@ func TestReservedStartIsShown(t *testing.T) {
 		t.Errorf("the job behind is offered %q", offers)
 	}
 	b.open(view.PoolURL(f.h100)).want("promise", b.open(view.PoolOrderURL(f.h100)).one("promise"))
+}
+
+// An eviction under V3 draws both standings, names the job that came, and says
+// where the evicted one stands now; programs read the same.
+func TestV3DrawsBothStandings(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	victim := f.job("researcher elsewhere", armsPath, "long run", 8)
+	f.cycle()
+	f.db.Clock.Advance(70 * time.Minute)
+	f.cycle()
+	came := f.job("researcher here", segPath, "comes", 8)
+	f.cycle()
+	for _, p := range f.parts(victim) {
+		_, err := f.store.Ended(t.Context(), store.End{PartRef: p, ElapsedUS: (70 * time.Minute).Microseconds(), Stopped: true, TermUS: (70 * time.Minute).Microseconds()})
+		f.must(err)
+	}
+	f.cycle()
+	page := f.as("researcher elsewhere").open(view.JobURL(victim))
+	page.want("eviction-rule", "V3")
+	page.want("eviction-by", "job "+idText(came))
+	page.want("eviction-lost", "1 h 10 min")
+	if rows := page.all("ratio"); len(rows) != 2 || !strings.HasPrefix(rows[0], "Vision whose job came") || !strings.HasPrefix(rows[1], "Robots whose attempt left") {
+		t.Errorf("standings %q", rows)
+	}
+	if said := page.one("evicted"); !strings.Contains(said, "Evicted (V3): past its protection, and Robots has had") {
+		t.Errorf("said %q", said)
+	}
+	if now := page.one("eviction-now"); !strings.HasPrefix(now, "place 1 of ") {
+		t.Errorf("now %q", now)
+	}
+	why, err := f.client("researcher elsewhere", f.arms).Why(t.Context(), victim)
+	f.must(err)
+	if !slices.ContainsFunc(why.Lines, func(l api.WhyLine) bool { return l.Label == "Before" && l.Value == page.one("evicted") }) {
+		t.Errorf("programs read %+v", why.Lines)
+	}
 }

@@ -340,6 +340,9 @@ func (s *server) wireWhy(d *store.JobDetail) api.Why {
 	for _, n := range w.Nodes {
 		line("Nodes without "+n.Dimension, strconv.Itoa(n.Nodes), "")
 	}
+	if w.Evicted != "" {
+		line("Before", w.Evicted, "")
+	}
 	for _, f := range slices.Concat(w.Funds, w.Eviction) {
 		line(f.Name, f.Value, "")
 	}
