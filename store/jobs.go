@@ -145,16 +145,6 @@ func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission)
 	return t, err
 }
 
-// loadPolicy gives the newest policy, or the default before there is one.
-func loadPolicy(ctx context.Context, tx *Tx) (scheduler.Policy, error) {
-	policy := scheduler.DefaultPolicy()
-	err := tx.QueryRow(ctx, `select policy from policies order by version desc limit 1`).Scan(&policy)
-	if noRow(err) {
-		return policy, nil
-	}
-	return policy, err
-}
-
 // insertJob writes a job that has passed its check and sets its number.
 func insertJob(ctx context.Context, tx *Tx, j *scheduler.Job, token int64, sub Submission) error {
 	c := &j.Contract

@@ -74,6 +74,8 @@ func (s *server) operations() []operation {
 			api.PoolOrder{},
 			s.apiOrder,
 		},
+		{get, api.PathPolicy, ledger.SeeOpen, signedIn, "policy", "Every knob of the dispatcher, and who turned which.", nil, nil, api.Policy{}, s.apiPolicy},
+		{post, api.PathPolicy, ledger.PolicyWrite, atRoot, "set-policy", "Turn knobs as a new version, or say what the next cycle would do otherwise.", nil, api.SetPolicy{}, api.PolicyPreview{}, s.apiSetPolicy},
 		{get, api.PathPools, ledger.SeeOpen, signedIn, "pools", "Pools with what they hold now.", nil, nil, api.PoolList{}, s.apiPools},
 		{get, api.PathNodes, ledger.SeeOpen, signedIn, "nodes", "Nodes with the jobs on them.", append([]parameter{{"pool", "string", "name"}}, page...), nil, api.NodeList{}, s.apiNodes},
 	}

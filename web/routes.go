@@ -98,6 +98,8 @@ func (s *server) peopleRoutes() []route {
 		{post, view.PeriodsURL, ledger.PeriodWrite, atRoot, s.openPeriod},
 		{get, view.AdminPoolsURL, ledger.PoolWrite, atRoot, s.adminPools},
 		{post, view.AdminPoolsURL, ledger.PoolWrite, atRoot, s.createPool},
+		{get, view.PolicyURL, ledger.SeeOpen, signedIn, s.showPolicy},
+		{post, view.PolicyURL, ledger.PolicyWrite, atRoot, s.changePolicy},
 		{get, view.GroupsURL, ledger.TreeWrite, anywhere, s.groups},
 		{post, view.GroupsURL, ledger.TreeWrite, anywhere, s.createGroup},
 		{get, view.AuditURL, ledger.AuditRead, atRoot, s.audit},

@@ -51,6 +51,8 @@ type commands struct {
 	Pause  pauseCommand  `cmd:"" group:"Jobs" help:"Keep waiting jobs from starting."`
 	Resume resumeCommand `cmd:"" group:"Jobs" help:"Let paused jobs start again."`
 
+	Policy policyCommand `cmd:"" group:"Dispatcher" help:"Show or turn the dispatcher's knobs."`
+
 	Agent agentCommand `cmd:"" group:"Nodes" help:"Run jobs on this machine."`
 
 	Sim simCommand `cmd:"" group:"What if" help:"Try the dispatcher without a server."`

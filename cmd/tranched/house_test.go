@@ -306,7 +306,8 @@ func TestHouseOneCaller(t *testing.T) {
 		{"scheduler", "Decide"}: {
 			"scheduler.RunCycle",
 			"scheduler.asItIs", "scheduler.starts", "scheduler.table", // parts of Changes
-			"cmd/tranched.compare", // decides recorded cycles again
+			"cmd/tranched.compare",  // decides recorded cycles again
+			"scheduler.UnderPolicy", // shows what a policy would change
 		},
 		{"ledger", "Charge"}: {"scheduler.charge"}, // a part of Advance
 	} {

@@ -192,6 +192,18 @@ func (c *Client) ChangeJob(ctx context.Context, id ledger.JobID, in ChangeJob) (
 	return out, c.Call(ctx, http.MethodPost, jobPath(PathChange, id), in, &out)
 }
 
+// Policy gives every knob of the dispatcher.
+func (c *Client) Policy(ctx context.Context) (Policy, error) {
+	var out Policy
+	return out, c.Call(ctx, http.MethodGet, PathPolicy, nil, &out)
+}
+
+// SetPolicy turns knobs, or previews it.
+func (c *Client) SetPolicy(ctx context.Context, in SetPolicy) (PolicyPreview, error) {
+	var out PolicyPreview
+	return out, c.Call(ctx, http.MethodPost, PathPolicy, in, &out)
+}
+
 // Renew asks for new protection of what runs.
 func (c *Client) Renew(ctx context.Context, id ledger.JobID, in Renew) (Job, error) {
 	var out Job

@@ -29,7 +29,7 @@ func railMain(w Who) []railItem {
 
 // railMore is the rest of the rail, by role.
 func railMore(w Who) []railItem {
-	items := []railItem{{"tree", "Tree", TreeURL, 0}, {"nodes", "Nodes", NodesURL, 0}, {"export", "Charges", ExportURL, 0}}
+	items := []railItem{{"tree", "Tree", TreeURL, 0}, {"nodes", "Nodes", NodesURL, 0}, {"policy", "Policy", PolicyURL, 0}, {"export", "Charges", ExportURL, 0}}
 	if w.People || w.Admin {
 		items = append(items, railItem{"people", "People", PeopleURL, 0})
 	}

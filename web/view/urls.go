@@ -24,6 +24,7 @@ const (
 	EnrolURL      = "/nodes/enrol" // POST pool, hours
 	PeriodsURL    = "/admin/periods"
 	AdminPoolsURL = "/admin/pools"
+	PolicyURL     = "/policy"
 	GroupsURL     = "/admin/groups"
 	PeopleURL     = "/people"
 	InviteURL     = "/people/invite" // POST email, group, role

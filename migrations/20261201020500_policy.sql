@@ -1,0 +1,2 @@
+-- +goose Up
+alter table policies add column why text not null default '' check (length(why) <= 500);
