@@ -60,7 +60,11 @@ func (s *Store) SavePolicy(ctx context.Context, cmd Command, basedOn int64, poli
 	}
 	why = strings.TrimSpace(why)
 	return runCommand(ctx, s, "policy.save", cmd, content{basedOn, policy, why}, func(tx *Tx) (int64, error) {
-		if refusal := cmd.Actor.May(ledger.PolicyWrite, "/", tx.Now); refusal != nil {
+		var root string
+		if err := tx.QueryRow(ctx, `select path from groups where parent_id is null`).Scan(&root); err != nil {
+			return 0, err
+		}
+		if refusal := cmd.Actor.May(ledger.PolicyWrite, root, tx.Now); refusal != nil {
 			return 0, refusal
 		}
 		if _, err := tx.Exec(ctx, `lock table policies in share row exclusive mode`); err != nil {

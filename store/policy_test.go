@@ -14,7 +14,6 @@ func TestPolicyIsVersioned(t *testing.T) {
 	t.Parallel()
 	k := newSite(t, 1)
 	k.db.Exec(t, `insert into role_grants (person_id, role, group_id, granted_at) values (1, 'admin', 1, '2026-10-01')`)
-	k.db.Exec(t, `update groups set path = '/' where id = 1`)
 	admin, err := k.Actor(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +33,12 @@ func TestPolicyIsVersioned(t *testing.T) {
 	bad := p
 	bad.GraceMs = bad.GraceCapMs + 1
 	wantRefusal(t, saved(k.SavePolicy(t.Context(), cmd(), 2, bad, "why")), ledger.Invalid)
-	wantRefusal(t, saved(k.SavePolicy(t.Context(), k.command(), 2, p, "no admin")), ledger.Denied)
+	k.project(t, "below", 1)
+	k.db.Exec(t, `update role_grants set group_id = (select max(id) from groups) where role = 'admin'`)
+	if admin, err = k.Actor(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, saved(k.SavePolicy(t.Context(), cmd(), 2, p, "an admin of a project only")), ledger.Denied)
 	k.db.Exec(t, `insert into policies (version, policy, made_at, why) values (3, '{"cap_ms": 3600000}', '2026-10-02', 'by hand')`)
 	now, err := k.PolicyNow(t.Context())
 	if err != nil || now.Version != 3 || now.CapMs != 3_600_000 || !now.ReservedStarts || now.MarginPPM != 50_000 {

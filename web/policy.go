@@ -104,9 +104,13 @@ func (s *server) policyPage(r *http.Request, form view.Form, preview *view.Polic
 	if err != nil {
 		return nil, err
 	}
+	root, err := s.store.Root(r.Context())
+	if err != nil {
+		return nil, err
+	}
 	m := view.Policy{
 		Form: form, Version: policy.Version, Preview: preview,
-		MayWrite: actorOf(r).May(ledger.PolicyWrite, "/", s.store.Now()) == nil,
+		MayWrite: actorOf(r).May(ledger.PolicyWrite, root.Path, s.store.Now()) == nil,
 	}
 	last := map[string]string{}
 	for i := len(history) - 1; i >= 0; i-- {
@@ -141,7 +145,7 @@ func (s *server) policyPage(r *http.Request, form view.Form, preview *view.Polic
 	}
 	answer := fmt.Sprintf("Version %d holds.", policy.Version)
 	if len(history) > 0 {
-		answer = fmt.Sprintf("Version %d holds, saved by %s on %s.", policy.Version, history[0].By, s.when(history[0].At).Text)
+		answer = fmt.Sprintf("Version %d holds, saved by %s, %s.", policy.Version, history[0].By, s.when(history[0].At).Text)
 	}
 	return view.PolicyPage(s.shell(r, "Policy", "policy", answer), m), nil
 }
