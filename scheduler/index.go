@@ -64,6 +64,7 @@ type kind struct {
 	urgency int8
 	milli   int64
 	minMs   int64
+	orFree  bool
 }
 
 // shapeKey is what a memo about free room is kept for. Shared devices belong to
@@ -382,7 +383,7 @@ func (pi *poolIndex) kindFor(j *Job, shape int32) int32 {
 	if !ok {
 		id = int32(len(pi.kinds))
 		pi.kinds[k] = id
-		pi.kindOf = append(pi.kindOf, kind{shape, j.Contract.Urgency, j.Rate.MilliGPU, j.Contract.MinMs})
+		pi.kindOf = append(pi.kindOf, kind{shape, j.Contract.Urgency, j.Rate.MilliGPU, j.Contract.MinMs, j.Contract.OrFree})
 	}
 	return id
 }

@@ -166,6 +166,10 @@ func (pc *poolCycle) hopelessKind(k, g int32) bool {
 func (pc *poolCycle) hopeless(q *queue, money int) bool {
 	for i := range q.kinds {
 		k := q.kinds[i].kind
+		// Who falls back to run free is not bound to what nodes are kept for.
+		if money == 0 && pc.pi.kindOf[k].orFree && (pc.holder != nil || pc.pi.maint > 0) {
+			return false
+		}
 		if !pc.noFree(pc.pi.kindOf[k].shape) || money == 0 && !pc.hopelessKind(k, q.group) {
 			return false
 		}
