@@ -47,7 +47,7 @@ type ChargeInput struct {
 	Attempt AttemptID
 	Project GroupID
 	Pool    PoolID
-	Rate    Rate
+	Rate    Tariff
 	Hold    []Piece
 	Lots    []Lot
 	FromMs  int64

@@ -93,7 +93,7 @@ func ExtendHold(hold, more []Piece) []Piece {
 // of one cycle see each other. Otherwise f stays as it was and the refusal, of
 // kind Short, says in GPU-hours what is needed, available and short, and who
 // limits it.
-func (f *Funds) Draw(rate Rate, start Instant, fromMs, toMs int64) ([]Piece, *Refusal) {
+func (f *Funds) Draw(rate Tariff, start Instant, fromMs, toMs int64) ([]Piece, *Refusal) {
 	order := f.byExpiry()
 	work := Funds{Project: f.Project, Path: f.Path, Pool: f.Pool, Lots: slices.Clone(f.Lots), Limits: slices.Clone(f.Limits)}
 	var pieces []Piece

@@ -95,8 +95,9 @@ type Run struct {
 	Project  ledger.GroupID   `json:"project"`
 	Pool     ledger.PoolID    `json:"pool"`
 	Rate     ledger.Rate      `json:"rate"`
-	MilliGPU int64            `json:"milli_gpu"` // occupied, whole gang
-	MinMs    int64            `json:"min_ms"`    // 0 when it started unfunded
+	Past     ledger.Past      `json:"past,omitzero"` // price of its seconds without protection
+	MilliGPU int64            `json:"milli_gpu"`     // occupied, whole gang
+	MinMs    int64            `json:"min_ms"`        // 0 when it started unfunded
 	Contract Contract         `json:"contract"`
 	Prior    ledger.Amount    `json:"prior,omitempty"` // charged to the job by earlier attempts
 
@@ -194,7 +195,7 @@ type Step struct {
 // database key.
 func NewRun(job *Job, s *Start, id ledger.AttemptID, now Instant) *Run {
 	r := &Run{
-		Attempt: id, Job: job.ID, N: s.N, Project: job.Project, Pool: job.Pool, Rate: job.Rate,
+		Attempt: id, Job: job.ID, N: s.N, Project: job.Project, Pool: job.Pool, Rate: job.Rate, Past: ledger.PastFrom(s.MinMs, s.PastPPM),
 		MilliGPU: OccupiedMilliGPU(s.Placed), MinMs: s.MinMs, Contract: job.Contract, Prior: job.Charged,
 		Funded: s.Funded, Since: now, HoldUntilMs: s.MinMs, Hold: append([]ledger.Piece(nil), s.Hold...),
 		Members: make([]Member, len(s.Placed)),
@@ -207,7 +208,7 @@ func NewRun(job *Job, s *Start, id ledger.AttemptID, now Instant) *Run {
 
 // NewReserve makes the attempt that holds a reserved start. id is its database key.
 func NewReserve(job *Job, s *Reserve, id ledger.AttemptID, now Instant) *Run {
-	start := Start{AttemptRef: s.AttemptRef, Funded: true, MinMs: s.MinMs, Hold: s.Hold}
+	start := Start{AttemptRef: s.AttemptRef, Funded: true, MinMs: s.MinMs, Hold: s.Hold, PastPPM: s.PastPPM}
 	r := NewRun(job, &start, id, now)
 	res := s.Reservation
 	r.Reserved = &res
@@ -223,12 +224,18 @@ func OccupiedMilliGPU(placed []Placed) int64 {
 	return sum
 }
 
+// price is what the attempt pays, over its whole life.
+func (r *Run) price() ledger.Price { return ledger.Price{Rate: r.Rate, Past: r.Past} }
+
+// price is what the attempt pays, over its whole life.
+func (l *Live) price() ledger.Price { return ledger.Price{Rate: l.Job.Rate, Past: l.Past} }
+
 // Live gives the attempt as the dispatcher sees it.
 func (r *Run) Live(job Job, placed []Placed) Live {
 	l := Live{
 		Job: job, N: r.N, Attempt: r.Attempt, Phase: r.Phase, Funded: r.Funded, Since: r.Since,
 		Started: r.Started, ProtectedUntil: r.ProtectedUntil, HoldUntilMs: r.HoldUntilMs, ProvenMs: r.ProvenMs,
-		Signalled: r.Signalled, Rule: r.Rule, Checkpoint: r.Checkpoint, Charged: r.Charged, Placed: placed,
+		Signalled: r.Signalled, Rule: r.Rule, Checkpoint: r.Checkpoint, Charged: r.Charged, Placed: placed, Past: r.Past,
 	}
 	if r.Phase == Reserved {
 		l.Reserved, l.Hold = r.Reserved, r.Hold

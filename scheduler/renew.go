@@ -145,8 +145,10 @@ func (pc *poolCycle) renew(row int, rival *Rival) Renewal {
 		out.ToMs = l.HoldUntilMs
 		return out
 	}
-	need := l.Job.Rate.Cum(out.ToMs) - l.Job.Rate.Cum(l.HoldUntilMs)
-	used := l.Job.Charged - l.Charged + l.Job.Rate.Cum(l.HoldUntilMs)
+	// What is held already keeps its price; the rest of the new protection costs the full one.
+	price := ledger.Price{Rate: l.Job.Rate, Past: l.Past.Renew(l.HoldUntilMs, out.ToMs)}
+	need := price.Cum(out.ToMs) - price.Cum(l.HoldUntilMs)
+	used := l.Job.Charged - l.Charged + price.Cum(l.HoldUntilMs)
 	if left := maxChargeLeft(l.Job.Contract.MaxCharge, used); left >= 0 && need > left {
 		why := fundsReason(l.Job.ID, maxChargeRefusal(need, left))
 		why.Code = WhyMaxCharge
@@ -157,7 +159,7 @@ func (pc *poolCycle) renew(row int, rival *Rival) Renewal {
 		return refuse(pc.noFunds(&l.Job, need))
 	}
 	before := f.Limits
-	pieces, ref := f.Draw(l.Job.Rate, l.Started, l.HoldUntilMs, out.ToMs)
+	pieces, ref := f.Draw(price, l.Started, l.HoldUntilMs, out.ToMs)
 	if ref != nil {
 		return refuse(fundsReason(l.Job.ID, ref))
 	}
@@ -204,6 +206,7 @@ func renewed(m *mover, ev *Event) *ledger.Refusal {
 		return refuseEv(m, ev)
 	}
 	if ev.ToMs > m.r.HoldUntilMs {
+		m.r.Past = m.r.Past.Renew(ev.FromMs, ev.ToMs)
 		m.addHold(ev.FromMs, ev.ToMs, ev.Hold, ev)
 	}
 	m.r.ProtectedUntil = max(m.r.ProtectedUntil, ev.Until)

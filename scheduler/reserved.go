@@ -378,7 +378,7 @@ func (pc *poolCycle) reserveFor(e *entry, view *ReserveView) bool {
 	pc.spread(f, before)
 	clear(pc.memo.usable)
 	g := pc.ix.t.pos(j.Project)
-	r := Reserve{AttemptRef: AttemptRef{j.ID, j.Attempts + 1}, Project: j.Project, Pool: j.Pool, MinMs: j.Contract.MinMs, Hold: pieces, Reservation: res}
+	r := Reserve{AttemptRef: AttemptRef{j.ID, j.Attempts + 1}, Project: j.Project, Pool: j.Pool, MinMs: j.Contract.MinMs, Hold: pieces, Reservation: res, PastPPM: pc.p.pastPPM()}
 	if !pc.s.Quiet {
 		r.Path = pc.fields[0].path(pc.pi.pool, g)
 	}

@@ -30,7 +30,7 @@ func (m *mover) rehold(ev *Event) *ledger.Refusal {
 	}
 	f := copyFunds(ev.Funds)
 	f.GiveBack(m.r.Hold)
-	pieces, ref := f.Draw(m.r.Rate, ev.At, 0, m.r.HoldUntilMs)
+	pieces, ref := f.Draw(m.r.price(), ev.At, 0, m.r.HoldUntilMs)
 	if ref != nil {
 		return ref
 	}
@@ -70,13 +70,13 @@ func (m *mover) charge(to int64, final bool, ev *Event) {
 		return
 	}
 	entry, pieces := ledger.Charge(ledger.ChargeInput{
-		Attempt: r.Attempt, Project: r.Project, Pool: r.Pool, Rate: r.Rate, Hold: r.Hold, Lots: ev.lots(),
+		Attempt: r.Attempt, Project: r.Project, Pool: r.Pool, Rate: r.price(), Hold: r.Hold, Lots: ev.lots(),
 		FromMs: r.ChargedMs, ToMs: to, Final: final, At: ev.At,
 	})
 	if len(entry.Transfers) > 0 {
 		m.Entries = append(m.Entries, entry)
 	}
-	r.Charged += r.Rate.Cum(to) - r.Rate.Cum(r.ChargedMs)
+	r.Charged += r.price().Cum(to) - r.price().Cum(r.ChargedMs)
 	r.ChargedMs, r.Hold = to, pieces
 }
 
@@ -153,13 +153,13 @@ func copyFunds(f *ledger.Funds) *ledger.Funds {
 
 // drawing is an attempt as drawOn needs it.
 type drawing struct {
-	rate    ledger.Rate
+	rate    ledger.Tariff
 	started Instant
 	left    ledger.Amount // of max_charge past what is held; < 0 = no bound
 }
 
 func (r *Run) draw() drawing {
-	return drawing{r.Rate, r.Started, maxChargeLeft(r.Contract.MaxCharge, r.Prior+r.Rate.Cum(r.HoldUntilMs))}
+	return drawing{r.price(), r.Started, maxChargeLeft(r.Contract.MaxCharge, r.Prior+r.price().Cum(r.HoldUntilMs))}
 }
 
 // maxChargeLeft is what a job may still hold under its own limit; −1 = no limit.
@@ -264,7 +264,7 @@ func readopt(m *mover, ev *Event) *ledger.Refusal {
 		return nil
 	}
 	f := copyFunds(ev.Funds)
-	pieces, ref := f.Draw(r.Rate, r.Started, r.ChargedMs, r.HoldUntilMs)
+	pieces, ref := f.Draw(r.price(), r.Started, r.ChargedMs, r.HoldUntilMs)
 	if ref != nil {
 		r.HoldUntilMs = r.ChargedMs
 		m.goUnfunded(r.ChargedMs)
@@ -291,7 +291,7 @@ func (m *mover) credit(ev *Event) {
 	if r.CreditToMs > 0 {
 		from, cause = max(from, r.CreditToMs), fmt.Sprintf("%s:%dms", r.Cause, r.ChargedMs)
 	}
-	refund := r.Rate.Cum(r.ChargedMs) - r.Rate.Cum(from)
+	refund := r.price().Cum(r.ChargedMs) - r.price().Cum(from)
 	if refund <= 0 {
 		return
 	}

@@ -36,7 +36,7 @@ func (pc *poolCycle) prolong(i int) {
 	step := max(1, pc.p.HoldStepMs)
 	lacking := pc.now.MillisSince(l.Started) + l.lead() - l.HoldUntilMs
 	to := l.HoldUntilMs + (lacking/step+1)*step
-	d := drawing{l.Job.Rate, l.Started, maxChargeLeft(l.Job.Contract.MaxCharge, l.Job.Charged-l.Charged+l.Job.Rate.Cum(l.HoldUntilMs))}
+	d := drawing{l.price(), l.Started, maxChargeLeft(l.Job.Contract.MaxCharge, l.Job.Charged-l.Charged+l.price().Cum(l.HoldUntilMs))}
 	reached := l.HoldUntilMs
 	var short Reason
 	if f := pc.fundsOf(l.Job.Pool, l.Job.Project); f != nil {
@@ -51,7 +51,7 @@ func (pc *poolCycle) prolong(i int) {
 		}
 		short = fundsReason(l.Job.ID, ref)
 	} else {
-		short = pc.noFunds(&l.Job, l.Job.Rate.Cum(to)-l.Job.Rate.Cum(l.HoldUntilMs))
+		short = pc.noFunds(&l.Job, l.price().Cum(to)-l.price().Cum(l.HoldUntilMs))
 	}
 	if l.Phase != Running {
 		return

@@ -171,8 +171,11 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 
 func (pc *poolCycle) newStart(e *entry, minMs int64, money int) *Start {
 	s := &Start{AttemptRef: AttemptRef{e.job.ID, e.job.Attempts + 1}, Project: e.job.Project, Pool: e.job.Pool, Funded: money == 0, MinMs: minMs, Rank: pc.rank}
+	if s.Funded {
+		s.PastPPM = pc.p.pastPPM()
+	}
 	if e.holder != nil {
-		s.AttemptRef, s.Reserved = e.holder.ref(), true
+		s.AttemptRef, s.Reserved, s.PastPPM = e.holder.ref(), true, 0
 	}
 	return s
 }

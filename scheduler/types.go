@@ -55,6 +55,9 @@ func DefaultPolicy() Policy {
 	}
 }
 
+// pastPPM is the price after protection where it differs; 0 = as within it.
+func (p *Policy) pastPPM() int64 { return ledger.PastFrom(0, p.PastProtectionPPM).PPM }
+
 // Pool is a set of nodes of one GPU model that share one queue and one fair share.
 type Pool struct {
 	ID      ledger.PoolID `json:"id"`
@@ -210,6 +213,7 @@ type Live struct {
 	Charged        ledger.Amount    `json:"charged,omitempty"`         // by this attempt so far
 	Checkpoint     Instant          `json:"checkpoint,omitempty"`      // last recorded one
 	Placed         []Placed         `json:"placed"`
+	Past           ledger.Past      `json:"past,omitzero"`        // price of its seconds without protection
 	Reserved       *Reservation     `json:"reserved,omitempty"`   // in phase Reserved
 	Hold           []ledger.Piece   `json:"hold,omitempty"`       // in phase Reserved: what its start brings along
 	RenewMs        int64            `json:"renew_ms,omitempty"`   // its owner asks for so much new protection; 0 = not
@@ -319,6 +323,9 @@ type Start struct {
 	Reserved bool       `json:"reserved,omitempty"`
 	Path     []Standing `json:"path"` // the job's groups, root's child first, when it was chosen
 	Rank     int        `json:"rank"` // order of choice in this cycle's pool, from 1
+	// PastPPM is the price after protection; 0 = as within it, and for a holder, who
+	// has it from its reservation.
+	PastPPM int64 `json:"past_ppm,omitempty"`
 }
 
 // Extension prolongs the hold of a funded attempt past its protection.
@@ -358,6 +365,7 @@ type Reserve struct {
 	Reservation Reservation    `json:"reservation"`
 	Path        []Standing     `json:"path,omitempty"`
 	Rank        int            `json:"rank"`
+	PastPPM     int64          `json:"past_ppm,omitempty"` // price after protection; 0 = as within it
 }
 
 // ReserveMove gives a holder other nodes or another instant.

@@ -32,6 +32,8 @@ type Charge struct {
 	From       ledger.Instant // of the usage; 0 in credits
 	To         ledger.Instant
 	Rate       ledger.Rate
+	PastPPM    int64         // price of seconds without protection; 1,000,000 = like all others
+	PastMs     int64         // of the span, without protection
 	Amount     ledger.Amount // negative in credits
 }
 
@@ -58,7 +60,7 @@ type ChargeTotals struct {
 const sqlCharges = `select e.id, e.key, e.kind, e.at, g.id, g.path, g.title, g.cost_centre, p.name, coalesce(per.name, ''), acc.lot_id,
 		case e.kind when 'charge' then t.amount else -t.amount end,
 		coalesce(a.id, 0), coalesce(a.n, 0), coalesce(a.job_id, 0), coalesce(j.member_id, 0),
-		coalesce(a.milli_gpu, 0), coalesce(a.rate_ppm, 0), a.started_at, e.xid::text::bigint
+		coalesce(a.milli_gpu, 0), coalesce(a.rate_ppm, 0), coalesce(a.past_ppm, 0), coalesce(a.price_turns, '{}'), a.started_at, e.xid::text::bigint
 	from entries e join transfers t on t.entry_id = e.id
 	join accounts acc on acc.id = case e.kind when 'charge' then t.credit else t.debit end
 		and acc.kind = case e.kind when 'charge' then $1::smallint else $2::smallint end
@@ -117,12 +119,20 @@ func (totals *ChargeTotals) stream(rows pgx.Rows, each func(Charge) error) error
 	var c Charge
 	var started ledger.Instant
 	var xid int64
+	var past ledger.Past
 	_, err := pgx.ForEachRow(rows, []any{
 		&c.EntryID, &c.Key, &c.Kind, &c.At, &c.Group, &c.Path, &c.Title, &c.CostCentre, &c.Pool, &c.Period, &c.Lot,
-		&c.Amount, &c.Attempt, &c.AttemptN, &c.Job, &c.Member, &c.Rate.MilliGPU, &c.Rate.PPM, &started, &xid,
+		&c.Amount, &c.Attempt, &c.AttemptN, &c.Job, &c.Member, &c.Rate.MilliGPU, &c.Rate.PPM, &past.PPM, &past.Turns, &started, &xid,
 	}, func() error {
 		totals.newest = max(totals.newest, xid)
-		c.From, c.To = usageOf(c.Key, started)
+		fromMs, toMs := usageOf(c.Key)
+		c.From, c.To, c.PastPPM, c.PastMs = 0, 0, 1_000_000, past.Unprotected(toMs)-past.Unprotected(fromMs)
+		if toMs > 0 && started != 0 {
+			c.From, c.To = started.Add(fromMs), started.Add(toMs)
+		}
+		if !past.IsZero() {
+			c.PastPPM = past.PPM
+		}
 		totals.Rows++
 		totals.Amount += c.Amount
 		return each(c)
@@ -130,20 +140,19 @@ func (totals *ChargeTotals) stream(rows pgx.Rows, each func(Charge) error) error
 	return err
 }
 
-// usageOf reads the span that a charge's key names, e.g.
-// "charge:attempt:881:0ms:3600000ms" of an attempt started at an instant.
-func usageOf(key string, started ledger.Instant) (from, to ledger.Instant) {
+// usageOf reads the elapsed span that a charge's key names, e.g.
+// "charge:attempt:881:0ms:3600000ms"; 0 and 0 of other keys.
+func usageOf(key string) (fromMs, toMs int64) {
 	parts := strings.Split(key, ":")
-	if len(parts) < 5 || parts[0] != "charge" || started == 0 {
+	if len(parts) < 5 || parts[0] != "charge" {
 		return 0, 0
 	}
 	fromMs, err := strconv.ParseInt(strings.TrimSuffix(parts[3], "ms"), 10, 64)
 	if err != nil {
 		return 0, 0
 	}
-	toMs, err := strconv.ParseInt(strings.TrimSuffix(parts[4], "ms"), 10, 64)
-	if err != nil {
+	if toMs, err = strconv.ParseInt(strings.TrimSuffix(parts[4], "ms"), 10, 64); err != nil {
 		return 0, 0
 	}
-	return started.Add(fromMs), started.Add(toMs)
+	return fromMs, toMs
 }

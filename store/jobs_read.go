@@ -90,7 +90,7 @@ const sqlJobLine = `select j.id, j.name, j.preset, j.state, j.project_id, g.path
 	j.submitted_at, j.cancel_asked_at, j.finished_at, j.exit_code, coalesce(j.exit_signal, 0), j.result, j.attempts, j.charged,
 	case when a.phase <> 'closed' then coalesce((select sum(h.amount - h.spent - h.released)::bigint from hold_pieces h where h.attempt_id = a.id), 0) else 0 end,
 	coalesce(a.charged_ms, 0), coalesce(least(a.proven_ms, a.hold_until_ms), 0), coalesce(a.id, 0), coalesce(a.phase, ''), coalesce(a.funded, false), coalesce(a.min_ms, 0), a.since, a.started_at, a.protected_until, a.ended_at,
-	coalesce(a.elapsed_ms, a.proven_ms, 0), coalesce(a.stop_rule, ''), coalesce(a.cause, ''),
+	coalesce(a.elapsed_ms, a.proven_ms, 0), coalesce(a.stop_rule, ''), coalesce(a.cause, ''), coalesce(a.past_ppm, 0), coalesce(a.price_turns, '{}'),
 	r.reason, r.at
 	from jobs j join groups g on g.id = j.project_id join pools p on p.id = j.pool_id
 	left join person_names n on n.person_id = j.member_id
@@ -102,12 +102,13 @@ func scanJobLine(row pgx.CollectableRow) (JobLine, error) {
 	var a AttemptHead
 	var reason []byte
 	var chargedMs, usedMs int64
+	var price ledger.Price
 	c, s := &l.Contract, &l.Shape
 	err := row.Scan(&l.ID, &l.Name, &l.Preset, &l.State, &l.Project, &l.Path, &l.Title, &l.Pool, &l.PoolName, &l.Member, &l.Owner,
 		&s.Nodes, &s.GPUs, &s.GPUMilli, &s.CPUMilli, &s.RAMMiB, &l.MilliGPU, &l.RatePPM,
 		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency, &c.Interactive, &l.QueueSeq,
 		&l.Submitted, &l.CancelAsk, &l.Finished, &l.ExitCode, &l.ExitSignal, &l.Result, &l.Attempts, &l.Charged, &l.Held, &chargedMs, &usedMs,
-		&a.ID, &a.Phase, &a.Funded, &a.MinMs, &a.Since, &a.Started, &a.ProtectedUntil, &a.Ended, &a.ElapsedMs, &a.Rule, &a.Cause,
+		&a.ID, &a.Phase, &a.Funded, &a.MinMs, &a.Since, &a.Started, &a.ProtectedUntil, &a.Ended, &a.ElapsedMs, &a.Rule, &a.Cause, &price.Past.PPM, &price.Past.Turns,
 		&reason, &l.ReasonAt)
 	if err != nil {
 		return l, err
@@ -121,8 +122,8 @@ func scanJobLine(row pgx.CollectableRow) (JobLine, error) {
 	if a.ID != 0 {
 		l.Last = &a
 	}
-	rate := ledger.Rate{MilliGPU: l.MilliGPU, PPM: l.RatePPM}
-	l.Running = min(l.Held, max(0, rate.Cum(usedMs)-rate.Cum(chargedMs)))
+	price.Rate = ledger.Rate{MilliGPU: l.MilliGPU, PPM: l.RatePPM}
+	l.Running = min(l.Held, max(0, price.Cum(usedMs)-price.Cum(chargedMs)))
 	l.State = shownState(l.State, a.Phase)
 	return l, nil
 }

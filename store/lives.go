@@ -75,7 +75,8 @@ func jobFields(j *scheduler.Job) []any {
 const attemptColumns = `a.id, a.job_id, a.n, a.project_id, a.pool_id, a.fence, a.phase, a.funded, a.milli_gpu, a.occupied_milli,
 	a.rate_ppm, a.min_ms, a.since, a.leased_at, a.started_at, a.protected_until, a.funded_ms, a.hold_until_ms, a.charged_ms,
 	a.proven_ms, a.prior, a.charged, a.credited, a.credit_from_ms, a.credit_to_ms, a.stop_asked_at, a.stop_rule, a.stop_ms,
-	a.checkpoint_at, a.ended_at, a.cause, a.reserved_since, a.reserved_at, a.reserved_nodes, a.reserved_domain, a.recorded_until`
+	a.checkpoint_at, a.ended_at, a.cause, a.reserved_since, a.reserved_at, a.reserved_nodes, a.reserved_domain,
+	a.past_ppm, a.price_turns, a.recorded_until`
 
 // attemptFields are where attemptColumns go; enterPhase must follow.
 func attemptFields(r *scheduler.Run, fence *int64, phase *string, recorded *ledger.Instant) []any {
@@ -84,13 +85,17 @@ func attemptFields(r *scheduler.Run, fence *int64, phase *string, recorded *ledg
 		&r.Attempt, &r.Job, &r.N, &r.Project, &r.Pool, fence, phase, &r.Funded, &r.Rate.MilliGPU, &r.MilliGPU,
 		&r.Rate.PPM, &r.MinMs, &r.Since, &r.Leased, &r.Started, &r.ProtectedUntil, &r.FundedMs, &r.HoldUntilMs, &r.ChargedMs,
 		&r.ProvenMs, &r.Prior, &r.Charged, &r.Credited, &r.CreditFromMs, &r.CreditToMs, &r.Signalled, &r.Rule, &r.StopMs,
-		&r.Checkpoint, &r.Ended, &r.Cause, &r.Reserved.Since, &r.Reserved.At, &r.Reserved.Nodes, &r.Reserved.Domain, recorded,
+		&r.Checkpoint, &r.Ended, &r.Cause, &r.Reserved.Since, &r.Reserved.At, &r.Reserved.Nodes, &r.Reserved.Domain,
+		&r.Past.PPM, &r.Past.Turns, recorded,
 	}
 }
 
 // enterPhase puts a read attempt into its phase; only a holder keeps its
 // reservation.
 func enterPhase(r *scheduler.Run, phase string) {
+	if len(r.Past.Turns) == 0 {
+		r.Past.Turns = nil // as the dispatcher and the simulator have it
+	}
 	if r.Phase = phases()[phase]; r.Phase != scheduler.Reserved {
 		r.Reserved = nil
 	}
@@ -430,9 +435,9 @@ func (l *life) queueAttempt(batch *pgx.Batch) error {
 	switch {
 	case l.fresh:
 		batch.Queue(`insert into attempts (id, job_id, n, project_id, pool_id, phase, funded, milli_gpu, occupied_milli, rate_ppm,
-			min_ms, since, prior, start_facts) overriding system value values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+			min_ms, since, prior, start_facts, past_ppm) overriding system value values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
 			r.Attempt, r.Job, r.N, r.Project, r.Pool, phaseWord(r.Phase), r.Funded, r.Rate.MilliGPU, r.MilliGPU, r.Rate.PPM,
-			r.MinMs, r.Since, r.Prior, facts)
+			r.MinMs, r.Since, r.Prior, facts, r.Past.PPM)
 		l.queuePlaces(batch)
 	case l.seated:
 		batch.Queue(`update attempts set occupied_milli = $2, since = $3, start_facts = $4 where id = $1`, r.Attempt, r.MilliGPU, r.Since, facts)
@@ -455,11 +460,11 @@ func (l *life) queueAttempt(batch *pgx.Batch) error {
 		hold_until_ms = $8, charged_ms = $9, proven_ms = case when $2 = 'closed' then $10 else greatest(proven_ms, $10) end, charged = $11, credited = $12, credit_from_ms = $13, credit_to_ms = $14,
 		stop_asked_at = $15, stop_rule = $16, stop_ms = $17, checkpoint_at = $18, ended_at = $19, cause = $20, elapsed_ms = $21,
 		exit_code = $22, exit_signal = $23, recorded_until = case when $2 = 'closed' then $19 else recorded_until end, stop_by_job = coalesce($24, stop_by_job), stop_facts = coalesce($25, stop_facts),
-		reserved_since = coalesce($26, reserved_since), reserved_at = coalesce($27, reserved_at), reserved_nodes = coalesce($28, reserved_nodes), reserved_domain = coalesce($29, reserved_domain) where id = $1`,
+		reserved_since = coalesce($26, reserved_since), reserved_at = coalesce($27, reserved_at), reserved_nodes = coalesce($28, reserved_nodes), reserved_domain = coalesce($29, reserved_domain), price_turns = $30 where id = $1`,
 		r.Attempt, phaseWord(r.Phase), r.Funded, r.Leased, r.Started, r.ProtectedUntil, r.FundedMs,
 		r.HoldUntilMs, r.ChargedMs, r.ProvenMs, r.Charged, r.Credited, r.CreditFromMs, r.CreditToMs,
 		r.Signalled, r.Rule, r.StopMs, r.Checkpoint, r.Ended, r.Cause, elapsed, code, signal, nullID(l.stopByJob), stopFacts,
-		promised.since, promised.at, promised.nodes, promised.domain)
+		promised.since, promised.at, promised.nodes, promised.domain, turnsOf(r))
 	l.queueMembers(batch)
 	l.queueHold(batch)
 	if l.freed {
@@ -493,6 +498,14 @@ func promiseOf(r *scheduler.Run) promise {
 		return promise{}
 	}
 	return promise{r.Reserved.Since, r.Reserved.At, r.Reserved.Nodes, &r.Reserved.Domain}
+}
+
+// turnsOf are the price's turns as the column keeps them.
+func turnsOf(r *scheduler.Run) []int64 {
+	if r.Past.Turns == nil {
+		return []int64{}
+	}
+	return r.Past.Turns
 }
 
 // queueMembers writes the members that changed.

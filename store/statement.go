@@ -53,7 +53,7 @@ type OpenAttempt struct {
 	Funded         bool
 	StartedAt      ledger.Instant // 0: not claimed yet
 	ProtectedUntil ledger.Instant
-	Rate           ledger.Rate
+	Price          ledger.Price
 	HoldUntilMs    int64
 	Charged        ledger.Amount
 	Held           ledger.Amount
@@ -137,7 +137,7 @@ func (st *Statement) loadLots(ctx context.Context, tx *Tx) error {
 // used already: charges are posted later than usage is proven.
 func (st *Statement) loadOpen(ctx context.Context, tx *Tx) error {
 	rows, err := tx.Query(ctx, `select a.id, a.job_id, a.n, j.name, a.pool_id, p.name, j.nodes, j.gpus, a.phase, a.funded, a.started_at, a.protected_until,
-			a.milli_gpu, a.rate_ppm, a.hold_until_ms, a.charged, a.charged_ms, least(a.proven_ms, a.hold_until_ms),
+			a.milli_gpu, a.rate_ppm, a.past_ppm, a.price_turns, a.hold_until_ms, a.charged, a.charged_ms, least(a.proven_ms, a.hold_until_ms),
 			coalesce(h.lots, '{}'), coalesce(h.rests, '{}')
 		from attempts a join jobs j on j.id = a.job_id join pools p on p.id = a.pool_id
 		left join lateral (select array_agg(lot_id order by n) as lots, array_agg(amount - spent - released order by n) as rests
@@ -152,9 +152,9 @@ func (st *Statement) loadOpen(ctx context.Context, tx *Tx) error {
 	var rests []ledger.Amount
 	_, err = pgx.ForEachRow(rows, []any{
 		&o.Attempt, &o.Job, &o.N, &o.Name, &o.Pool, &o.PoolName, &o.Nodes, &o.GPUs, &o.Phase, &o.Funded, &o.StartedAt, &o.ProtectedUntil,
-		&o.Rate.MilliGPU, &o.Rate.PPM, &o.HoldUntilMs, &o.Charged, &chargedMs, &provenMs, &lots, &rests,
+		&o.Price.Rate.MilliGPU, &o.Price.Rate.PPM, &o.Price.Past.PPM, &o.Price.Past.Turns, &o.HoldUntilMs, &o.Charged, &chargedMs, &provenMs, &lots, &rests,
 	}, func() error {
-		due := max(0, o.Rate.Cum(provenMs)-o.Rate.Cum(chargedMs))
+		due := max(0, o.Price.Cum(provenMs)-o.Price.Cum(chargedMs))
 		o.Held, o.Running = 0, 0
 		for i, rest := range rests {
 			part := min(due, rest)

@@ -171,11 +171,16 @@ func (s *server) chargeCells(c store.Charge) []cell {
 		{"used_to", s.stamp(c.To), false},
 		{"charged_gpus", milliText(c.Rate.MilliGPU), true},
 		{"rate", rateText(c.Rate.PPM), true},
+		{"unprotected_seconds", secondsText(c.PastMs), true},
+		{"unprotected_rate", rateText(c.PastPPM), true},
 		{"gpu_hours", c.Amount.Exact(), true},
 		{"units", strconv.FormatInt(int64(c.Amount), 10), true},
 		{"entry", c.Key, false},
 	}
 }
+
+// secondsText gives milliseconds in seconds, "0.250".
+func secondsText(ms int64) string { return fmt.Sprintf("%d.%03d", ms/1000, ms%1000) }
 
 // guard keeps a spreadsheet from reading text as a formula: a leading character
 // that begins one is preceded by an apostrophe.

@@ -340,8 +340,13 @@ func (r *Runner) expectMoved(st *Statement, job ledger.JobID) error {
 	case "stop":
 		found = slices.ContainsFunc(p.Stops, func(x scheduler.Stop) bool { return x.Job == job && (rule == "" || rule == string(x.Rule)) })
 	case "extend":
-		to := o.duration("to", -1)
-		found = slices.ContainsFunc(p.Extend, func(x scheduler.Extension) bool { return x.Job == job && (to < 0 || to == x.ToMs) })
+		to, hold := o.duration("to", -1), o.text("hold", "")
+		i := slices.IndexFunc(p.Extend, func(x scheduler.Extension) bool { return x.Job == job && (to < 0 || to == x.ToMs) })
+		if found = i >= 0; found && hold != "" {
+			if err := sameHours("hold", ledger.Outstanding(p.Extend[i].Hold), hold); err != nil {
+				return err
+			}
+		}
 	case "money":
 		at := o.duration("at", -1)
 		stop := o.flag("stop", false)

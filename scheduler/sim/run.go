@@ -106,6 +106,7 @@ func (r *Runner) setPolicy(st *Statement) error {
 	p.ReservedStarts = o.flag("reserved", p.ReservedStarts)
 	p.LargeMinPPM = o.number("large_ppm", p.LargeMinPPM)
 	p.HolderEvicts = o.flag("v4", p.HolderEvicts)
+	p.PastProtectionPPM = o.number("past_ppm", p.PastProtectionPPM)
 	p.IdleUnprotectMs = o.duration("idle_unprotect", p.IdleUnprotectMs)
 	r.seed = o.number("seed", r.seed)
 	return o.done()
