@@ -56,6 +56,7 @@ func Knobs() []Knob {
 		{"unfunded_grace_ms", "Longest grace of unfunded jobs", "Contract", UnitDuration, 0, 10 * minuteMs, nil, "Unfunded attempts leave this fast for funded ones.", "UnfundedGraceMs"},
 		{"max_runtime_ms", "Maximum runtime", "Contract", UnitDuration, hourMs, 90 * dayMs, nil, "After this an attempt ends, when the job says nothing.", "MaxRuntimeMs"},
 		{"hold_step_ms", "Step of holds", "Contract", UnitDuration, minuteMs, 8 * hourMs, nil, "After its protection an attempt sets this much more aside at a time. Longer posts less often, and binds more money.", "HoldStepMs"},
+		{"past_protection_ppm", "Price after protection", "Contract", UnitPercent, 10_000, ledger.MaxPastPPM, nil, "What a GPU-second costs after protection, of the full price. Less rewards jobs that ask for little protection and can be stopped; what is set aside already keeps its price.", "PastProtectionPPM"},
 		{"debug_min_ms", "Debug: longest minimum", "Contract", UnitDuration, 5 * minuteMs, hourMs, nil, "A job protected no longer than this, on few GPUs, is a debug job: those who leave soonest make room for it.", "DebugMinMs"},
 		{"debug_gpus", "Debug: most GPUs", "Contract", UnitCount, 1, 64, nil, "And it wants at most so many GPUs.", "DebugGPUs"},
 		{"reserved_starts", "Reserved starts", "Reserved start", UnitSwitch, 0, 1, nil, "Promise one large job per pool nodes and an instant. Off lets large jobs wait until chance frees enough nodes at once.", "ReservedStarts"},

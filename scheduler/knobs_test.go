@@ -14,7 +14,7 @@ func TestEveryPolicyFieldIsAKnob(t *testing.T) {
 	if refusals := p.Validate(); len(refusals) > 0 {
 		t.Errorf("the default is refused: %v", refusals)
 	}
-	known := map[string]bool{"Version": true, "PastProtectionPPM": true} // the latter changes no price yet
+	known := map[string]bool{"Version": true}
 	for _, k := range Knobs() {
 		known[k.field] = true
 		field, ok := reflect.TypeFor[Policy]().FieldByName(k.field)

@@ -146,7 +146,11 @@ func (s *server) submitJob(w http.ResponseWriter, r *http.Request) error {
 		return s.again(w, r, joinRefusals(refusals, err), func(f view.Form) (templ.Component, error) { return s.jobFormPage(r, f, "") })
 	}
 	if check {
-		page, err := s.jobFormPage(r, view.Form{Key: formKey(r), Values: r.PostForm}, quote(job, sub.Pool))
+		policy, err := s.store.PolicyNow(r.Context())
+		if err != nil {
+			return err
+		}
+		page, err := s.jobFormPage(r, view.Form{Key: formKey(r), Values: r.PostForm}, quote(job, sub.Pool, policy.PastProtectionPPM))
 		if err != nil {
 			return err
 		}
@@ -155,13 +159,22 @@ func (s *server) submitJob(w http.ResponseWriter, r *http.Request) error {
 	return s.done(w, r, view.JobURL(id), "Job "+idText(id)+" waits for its start.")
 }
 
-// quote says what a job would set aside at its start.
-func quote(j *scheduler.Job, pool string) string {
+// quote says what a job would set aside at its start, and what it costs after its
+// protection.
+func quote(j *scheduler.Job, pool string, pastPPM int64) string {
 	if j.Contract.MinMs == 0 {
 		return "Nothing is set aside: it runs free on " + pool + " and may be stopped at any time."
 	}
 	return "Sets aside " + j.Rate.Cum(j.Contract.MinMs).Hours() + " GPU-h on " + pool + " when it starts: " +
-		milliText(j.Rate.MilliGPU) + " charged GPUs, protected for " + spanText(j.Contract.MinMs) + ". Nothing was submitted."
+		milliText(j.Rate.MilliGPU) + " charged GPUs, protected for " + spanText(j.Contract.MinMs) + "." + pastText(pastPPM) + " Nothing was submitted."
+}
+
+// pastText tells the price after protection where it is another one.
+func pastText(ppm int64) string {
+	if ppm == 1_000_000 {
+		return ""
+	}
+	return " After that a GPU-second costs " + percent(ppm) + " of the price."
 }
 
 // joinRefusals adds what the store refuses to what could not be read, field by
@@ -216,7 +229,7 @@ func (s *server) jobFormPage(r *http.Request, form view.Form, quoted string) (te
 	if err != nil {
 		return nil, err
 	}
-	m := view.JobForm{Form: form, Quote: quoted, MayUrgency: 5, Caps: view.JobCaps{Minimum: spanText(policy.CapMs), Grace: spanText(policy.GraceCapMs), Maximum: "60 days"}}
+	m := view.JobForm{Form: form, Quote: quoted, MayUrgency: 5, Caps: view.JobCaps{Minimum: spanText(policy.CapMs), Past: pastText(policy.PastProtectionPPM), Grace: spanText(policy.GraceCapMs), Maximum: "60 days"}}
 	if mayAnywhere(actor, ledger.JobUrgent, now) {
 		m.MayUrgency = 9
 	}

@@ -277,7 +277,7 @@ func dailyPages(z *time.Location) []page {
 	devs := []DevPerson{{"admin", "Grace Hopper", "admin", "opens periods, builds the tree"}, {"manager", "Lise Meitner", "manager of Vision", "splits Vision's pot and answers requests"}, {"pi", "Ada Byron", "PI of Segmentation", "asks for GPU-hours and submits jobs"}}
 	opts := []Option{{"7", "Segmentation"}, {"4", "Speech-to-text"}}
 	pools := []Option{{"1", "h100"}, {"2", "a100"}}
-	jobForm := JobForm{Form: Form{Key: "k"}, Projects: opts, Pools: pools, Usable: usableRows(), Caps: JobCaps{"8 h", "10 min", "7 days"}, MayUrgency: 9}
+	jobForm := JobForm{Form: Form{Key: "k"}, Projects: opts, Pools: pools, Usable: usableRows(), Caps: JobCaps{"8 h", "", "10 min", "7 days"}, MayUrgency: 9}
 	reqForm := RequestForm{
 		Form: Form{Key: "k"}, Periods: []Option{{"2", "2027-Q1"}}, Projects: append(opts, Option{"new", "a new project"}), Programs: []Option{{"2", "Vision"}},
 		Lines: []RequestLine{{1, "h100", "NVIDIA H100 80 GB", "Vision's pot has 19 000 GPU-h left."}, {2, "a100", "", ""}}, Note: "Which months need most of it?",
