@@ -189,14 +189,17 @@ func (s *server) enrolToken(w http.ResponseWriter, r *http.Request) error {
 
 // showNode is one node: its devices, who is on them, what people did to it.
 func (s *server) showNode(w http.ResponseWriter, r *http.Request) error {
-	page, err := s.nodePage(r, newForm())
+	page, err := s.nodePage(r, nodeForms{newForm(), newForm()})
 	if err != nil {
 		return err
 	}
 	return s.show(w, r, page)
 }
 
-func (s *server) nodePage(r *http.Request, form view.Form) (templ.Component, error) {
+// nodeForms are the forms on a node's page.
+type nodeForms struct{ drain, maintain view.Form }
+
+func (s *server) nodePage(r *http.Request, forms nodeForms) (templ.Component, error) {
 	d, err := s.store.Node(r.Context(), ledger.NodeID(pathID(r)))
 	if err != nil {
 		return nil, err
@@ -204,7 +207,7 @@ func (s *server) nodePage(r *http.Request, form view.Form) (templ.Component, err
 	n := &d.NodeLine
 	m := view.Node{
 		ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Facts: s.nodeFacts(n), Grid: s.nodeGrid("", []store.NodeLine{*n}),
-		Devices: s.deviceRows(n), Form: form, MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n),
+		Devices: s.deviceRows(n), Form: forms.drain, Maintain: forms.maintain, Maintenance: s.maintenanceText(n), MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n),
 	}
 	for i := range n.Holders {
 		row := s.runningRow(&n.Holders[i].Job)
@@ -280,6 +283,12 @@ func (s *server) drainText(n *store.NodeLine) string {
 // nodeEvent says what somebody did to a node.
 func (s *server) nodeEvent(e *store.NodeEvent) view.HistoryRow {
 	row := view.HistoryRow{At: s.when(e.At), By: e.By, Verb: e.Verb}
+	if m, ok := e.MaintenanceOf(); ok {
+		row.Verb, row.Words = "planned maintenance from "+s.when(m.From).Exact, m.Why
+		if m.From == 0 {
+			row.Verb = "took the planned maintenance back"
+		}
+	}
 	if mode, why, ok := e.DrainOf(); ok {
 		row.Verb, row.Words = mode+" drain", why
 		if mode == "" {
@@ -294,7 +303,9 @@ func (s *server) drainNode(w http.ResponseWriter, r *http.Request) error {
 	id := ledger.NodeID(pathID(r))
 	err := s.store.DrainNode(r.Context(), s.command(r), id, r.PostFormValue("mode"), r.PostFormValue("reason"))
 	if err != nil {
-		return s.again(w, r, err, func(form view.Form) (templ.Component, error) { return s.nodePage(r, form) })
+		return s.again(w, r, err, func(form view.Form) (templ.Component, error) {
+			return s.nodePage(r, nodeForms{drain: form, maintain: newForm()})
+		})
 	}
 	return s.done(w, r, view.NodeURL(id), "The node takes nothing new.")
 }

@@ -138,6 +138,7 @@ func (s *server) workRoutes() []route {
 		{get, view.NodesURL + "/{id}", ledger.SeeOpen, signedIn, s.showNode},
 		{post, view.NodesURL + "/{id}/drain", ledger.NodeWrite, atRoot, s.drainNode},
 		{post, view.NodesURL + "/{id}/undrain", ledger.NodeWrite, atRoot, s.undrainNode},
+		{post, view.NodesURL + "/{id}/maintain", ledger.NodeWrite, atRoot, s.maintainNode},
 
 		{get, view.ExportURL, ledger.ExportCharges, anywhere, s.showExport},
 		{get, view.ChargesCSVURL, ledger.ExportCharges, anywhere, s.chargesCSV},

@@ -67,12 +67,21 @@ func (s *server) parseAsOf(text string) (ledger.Instant, error) {
 	if text == "" {
 		return 0, nil
 	}
+	at, refusal := s.localInstant("as_of", text)
+	if refusal != nil {
+		return 0, refusal
+	}
+	return at, nil
+}
+
+// localInstant reads a datetime-local field in the accounting zone.
+func (s *server) localInstant(field, text string) (ledger.Instant, *ledger.Refusal) {
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05"} {
 		if t, err := time.ParseInLocation(layout, text, s.zone); err == nil {
 			return ledger.At(t), nil
 		}
 	}
-	return 0, invalid("as_of", "as_of.unreadable", "Write the instant as 2026-11-30T14:20.")
+	return 0, invalid(field, "instant.unreadable", "Write the instant as 2026-11-30T14:20.")
 }
 
 func statementAnswer(g store.Group, st store.Statement) string {
