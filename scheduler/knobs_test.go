@@ -52,8 +52,14 @@ func TestKnobsReadWhatPeopleType(t *testing.T) {
 		knob, text string
 		want       int64
 	}{
-		{"cap_ms", "8h", 8 * hourMs}, {"cap_ms", "1h30m", 90 * minuteMs}, {"cap_ms", " 90 min ", 90 * minuteMs}, {"lookback_ms", "7 d", 7 * dayMs},
-		{"margin_ppm", "5", 50_000}, {"margin_ppm", "2.5 %", 25_000}, {"holder_evicts", "off", 0}, {"evict_per_minute", "1,200", 1200},
+		{"cap_ms", "8h", 8 * hourMs},
+		{"cap_ms", "1h30m", 90 * minuteMs},
+		{"cap_ms", " 90 min ", 90 * minuteMs},
+		{"lookback_ms", "7 d", 7 * dayMs},
+		{"margin_ppm", "5", 50_000},
+		{"margin_ppm", "2.5 %", 25_000},
+		{"holder_evicts", "off", 0},
+		{"evict_per_minute", "1,200", 1200},
 	} {
 		k := byName[c.knob]
 		if got, refusal := k.Parse(c.text); refusal != nil || got != c.want {
