@@ -128,7 +128,7 @@ func (pc *poolCycle) renew(row int, rival *Rival) Renewal {
 	r := &pc.pi.rows[row]
 	l := r.live
 	elapsed := pc.now.MillisSince(l.Started)
-	out := Renewal{AttemptRef: l.ref(), Attempt: l.Attempt, FromMs: l.HoldUntilMs, ToMs: elapsed + l.RenewMs, Until: pc.now.Add(l.RenewMs)}
+	out := Renewal{AttemptRef: l.ref(), Attempt: l.Attempt, FromMs: l.HoldUntilMs, ToMs: elapsed + l.RenewMs, Until: max(l.ProtectedUntil, pc.now.Add(l.RenewMs))}
 	refuse := func(why Reason) Renewal {
 		return Renewal{AttemptRef: l.ref(), Attempt: l.Attempt, FromMs: l.HoldUntilMs, Refused: &why, Rival: rival}
 	}

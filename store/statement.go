@@ -38,6 +38,9 @@ type PoolBalance struct {
 	Overrun   ledger.Amount // usage beyond every lot, net of credits
 	Usable    ledger.Amount // could be set aside now
 	LimitedBy string        // the binding group
+	// Asked is the GPU-time (at rate 1.000) that attempts which ended since
+	// Statement.AskedSince asked to be protected for, Ran the part of it they used.
+	Asked, Ran ledger.Amount
 }
 
 // OpenAttempt is an attempt that occupies devices or holds budget now.
@@ -68,6 +71,8 @@ type Statement struct {
 	Pools []PoolBalance
 	Lots  []LotBalance
 	Open  []OpenAttempt
+	// AskedSince is from when on PoolBalance.Asked counts: the period's first instant.
+	AskedSince ledger.Instant
 }
 
 // Statement gives a project's ledger now (at 0) or as of a past instant, with
@@ -90,7 +95,10 @@ func (s *Store) Statement(ctx context.Context, project ledger.GroupID, at ledger
 				return err
 			}
 		}
-		return out.sumUp(ctx, tx)
+		if err = out.sumUp(ctx, tx); err != nil {
+			return err
+		}
+		return out.loadProtection(ctx, tx)
 	})
 	return out, err
 }

@@ -153,7 +153,7 @@ func wireBalances(st *store.Statement, pool string) []api.Balance {
 		if pool != "" && pool != p.PoolName {
 			continue
 		}
-		b := api.Balance{Project: st.Group.Path, Pool: p.PoolName, Awarded: p.Awarded, Spent: p.Spent, Running: p.Running, Held: p.Held, Usable: p.Usable, LimitedBy: p.LimitedBy}
+		b := api.Balance{Project: st.Group.Path, Pool: p.PoolName, Awarded: p.Awarded, Spent: p.Spent, Running: p.Running, Held: p.Held, Usable: p.Usable, LimitedBy: p.LimitedBy, ProtectionAsked: p.Asked, ProtectionUsed: p.Ran}
 		for _, l := range st.Lots {
 			if l.Pool == p.Pool && l.ValidAt(st.At) && (b.Expires == nil || l.Last.Time().Before(*b.Expires)) {
 				b.Expires = timeOf(l.Last)

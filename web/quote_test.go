@@ -5,6 +5,7 @@ import (
 
 	"tranche/ledger"
 	"tranche/scheduler"
+	"tranche/store"
 )
 
 // A check names the price after protection only where it is another one.
@@ -17,5 +18,18 @@ func TestQuoteTellsThePriceAfterProtection(t *testing.T) {
 		if got := quote(j, "h100", ppm); got != want {
 			t.Errorf("%d ppm: %s", ppm, got)
 		}
+	}
+}
+
+// What was asked for and what was needed, with advice where it is far apart.
+func TestProtectionIsComparedWithItsUse(t *testing.T) {
+	p := store.PoolBalance{PoolName: "h100", Asked: 100 * ledger.GPUHour, Ran: 34 * ledger.GPUHour}
+	want := "On h100, attempts that ended since 1 October ran 34 % of the time they asked protection for: 34 of 100 GPU-h." +
+		" A shorter minimum runtime sets less aside and finds a start sooner."
+	if got := protectionText(p, "1 October"); got != want {
+		t.Error(got)
+	}
+	if p.Ran = p.Asked; protectionText(p, "1 October") != "On h100, attempts that ended since 1 October ran 100 % of the time they asked protection for: 100 of 100 GPU-h." {
+		t.Error(protectionText(p, "1 October"))
 	}
 }

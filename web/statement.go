@@ -38,6 +38,9 @@ func (s *server) project(w http.ResponseWriter, r *http.Request, g store.Group) 
 			Held: hours(p.Held - p.Running), Usable: hours(p.Usable), Expired: hours(p.Expired), Overrun: hours(p.Overrun),
 		})
 		m.Usable = append(m.Usable, usableOfPool(g, p))
+		if p.Asked > 0 {
+			m.Protection = append(m.Protection, protectionText(p, s.day(st.AskedSince)))
+		}
 	}
 	for _, l := range st.Lots {
 		m.Lots = append(m.Lots, s.lotRow(l, st.At))
@@ -60,6 +63,17 @@ func (s *server) project(w http.ResponseWriter, r *http.Request, g store.Group) 
 	}
 	shell.Actions = s.projectActions(actor, g, m)
 	return s.show(w, r, view.StatementPage(shell, m))
+}
+
+// protectionText compares what was asked for with what was needed.
+func protectionText(p store.PoolBalance, since string) string {
+	used := int64(p.Ran) / max(1, int64(p.Asked)/1_000_000)
+	text := "On " + p.PoolName + ", attempts that ended since " + since + " ran " + percent(min(used, 1_000_000)/10_000*10_000) + " of the time they asked protection for: " +
+		p.Ran.Hours() + " of " + p.Asked.Hours() + " GPU-h."
+	if used < 500_000 {
+		text += " A shorter minimum runtime sets less aside and finds a start sooner."
+	}
+	return text
 }
 
 // parseAsOf reads a datetime-local field in the accounting zone; "" is now.

@@ -42,6 +42,10 @@ type Balance struct {
 	Usable    ledger.Amount `json:"usable_units"`
 	LimitedBy string        `json:"limited_by,omitempty"` // path of the binding group
 	Expires   *time.Time    `json:"expires,omitempty"`    // when the next lot ends
+	// Of attempts that ended in this period: GPU-time they asked to be protected for
+	// and the part of it that they ran, as units at rate 1.000.
+	ProtectionAsked ledger.Amount `json:"protection_asked_units,omitempty"`
+	ProtectionUsed  ledger.Amount `json:"protection_used_units,omitempty"`
 }
 
 // Balances is the answer of PathBalances, ordered by project, then pool.
