@@ -73,6 +73,7 @@ type AttemptLine struct {
 	Answered       ledger.Instant
 	warning        []byte // JSON: scheduler.Warning
 	IdleSince      ledger.Instant
+	idleMs         int64 // in spells that are over
 }
 
 // Evict gives the numbers that decided an eviction, nil when it was none.
@@ -82,6 +83,15 @@ func (a *AttemptLine) Evict() *scheduler.Evict {
 		return nil
 	}
 	return &e
+}
+
+// IdleMs is how long the attempt's devices were unused, until an instant or its end.
+func (a *AttemptLine) IdleMs(now ledger.Instant) int64 {
+	if a.Ended != 0 {
+		now = a.Ended
+	}
+	m := scheduler.IdleMark{IdleSince: a.IdleSince, IdleMs: a.idleMs}
+	return m.TotalMs(now)
 }
 
 // StopWords is what an operator said when stopping the attempt; "" for other stops.
@@ -229,7 +239,7 @@ func (d *JobDetail) fillAttempts(ctx context.Context, tx *Tx) error {
 			array(select p.node_id from placements p where p.attempt_id = a.id order by p.rank),
 			array(select n.name from placements p join nodes n on n.id = p.node_id where p.attempt_id = a.id order by p.rank),
 			coalesce((select p.detail from placements p where p.attempt_id = a.id and p.detail <> '' order by p.rank limit 1), ''),
-			a.renew_ms, a.renew_answer, a.renew_answered_at, a.warning, a.idle_since
+			a.renew_ms, a.renew_answer, a.renew_answered_at, a.warning, a.idle_since, a.idle_ms
 		from (select * from attempts where job_id = $1 order by n desc limit $2) a order by a.n`, d.ID, mostAttempts)
 	if err != nil {
 		return err
@@ -238,7 +248,7 @@ func (d *JobDetail) fillAttempts(ctx context.Context, tx *Tx) error {
 		return a, row.Scan(&a.ID, &a.N, &a.Phase, &a.Funded, &a.MinMs, &a.FundedMs, &a.Since, &a.Leased, &a.Started, &a.ProtectedUntil,
 			&a.StopAsked, &a.Rule, &a.StopByJob, &a.stopFacts, &a.startFacts, &a.Checkpoint, &a.Ended,
 			&a.ElapsedMs, &a.HoldUntilMs, &a.ExitCode, &a.ExitSignal, &a.Cause, &a.Charged, &a.Credited, &a.NodeIDs, &a.NodeNames, &a.Detail,
-			&a.RenewMs, &a.renewAnswer, &a.Answered, &a.warning, &a.IdleSince)
+			&a.RenewMs, &a.renewAnswer, &a.Answered, &a.warning, &a.IdleSince, &a.idleMs)
 	})
 	return err
 }

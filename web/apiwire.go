@@ -46,7 +46,7 @@ func (s *server) wireJobDetail(d *store.JobDetail) api.Job {
 	if d.State == "waiting" {
 		out.Reason = s.why(d).Sentence
 	}
-	out.Renewal = s.wireRenewal(d)
+	out.Renewal, out.Unused = s.wireRenewal(d), s.idleUnits(d)
 	if p := d.Private; p != nil {
 		out.Command, out.WorkDir, out.Env, out.OutputPath, out.Checkpoint = p.Command, p.WorkDir, p.Env, p.OutputPath, p.Checkpoint
 	}

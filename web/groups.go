@@ -163,6 +163,9 @@ func (s *server) programPage(r *http.Request, g store.Group, form view.Form) (te
 		return nil, err
 	}
 	m.Requests = s.requestRows(actorOf(r), requests)
+	if m.Idle, err = s.idleUse(r, g.ID); err != nil {
+		return nil, err
+	}
 	shell := s.shell(r, g.Title, "tree", potAnswer(g, m.Period, pots))
 	if shell.Crumbs, err = s.crumbs(r, g.Path); err != nil {
 		return nil, err

@@ -54,6 +54,9 @@ func (s *server) project(w http.ResponseWriter, r *http.Request, g store.Group) 
 	if err := s.addMembers(r, &m, g); err != nil {
 		return err
 	}
+	if m.Idle, err = s.idleUse(r, g.ID); err != nil {
+		return err
+	}
 	if actor.May(ledger.ExportCharges, g.Path, now) == nil {
 		m.ExportURL = view.ExportURL + "?group=" + idText(g.ID)
 	}

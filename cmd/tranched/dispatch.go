@@ -14,8 +14,9 @@ import (
 const (
 	cycleChannel = "tranche_cycle" // notified when something may let a job start
 	sealEvery    = time.Second
-	lookEvery    = time.Second // for silent nodes
-	failedPause  = time.Second // after a cycle that could not be run
+	lookEvery    = time.Second     // for silent nodes
+	idleEvery    = 5 * time.Second // for attempts that do not use what they hold
+	failedPause  = time.Second     // after a cycle that could not be run
 )
 
 // dispatch leads whenever this server may, until ctx ends.
@@ -78,6 +79,7 @@ type round struct {
 	world          *store.World
 	rec            *recorder
 	sealed, looked time.Time
+	idled          time.Time
 }
 
 // run does one round and says how long to rest at least. It fails only when the
@@ -110,6 +112,16 @@ func (r *round) steps(ctx context.Context, now time.Time) error {
 			r.site.log.Warn("node's health changed", "node", c.Node, "to", c.To)
 		}
 		r.looked = now
+	}
+	if now.Sub(r.idled) >= idleEvery {
+		marked, err := r.world.MarkIdle(ctx)
+		if err != nil {
+			return err
+		}
+		if marked > 0 {
+			r.site.log.Info("attempts do not use what they hold", "marked", marked)
+		}
+		r.idled = now
 	}
 	began := clock()
 	report, err := scheduler.RunCycle(ctx, r.world, r.site.store.Now())

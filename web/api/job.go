@@ -115,9 +115,10 @@ type Job struct {
 	Ended     *time.Time    `json:"ended,omitempty"`
 	Charged   ledger.Amount `json:"charged_units"`
 	Held      ledger.Amount `json:"held_units"`
-	Attempts  []Attempt     `json:"attempts,omitempty"` // oldest first; only in the single-job answer
-	Reason    string        `json:"reason,omitempty"`   // one sentence: why it waits
-	Renewal   *Renewal      `json:"renewal,omitempty"`  // only in the single-job answer
+	Unused    ledger.Amount `json:"charged_without_use_units,omitempty"` // only in the single-job answer
+	Attempts  []Attempt     `json:"attempts,omitempty"`                  // oldest first; only in the single-job answer
+	Reason    string        `json:"reason,omitempty"`                    // one sentence: why it waits
+	Renewal   *Renewal      `json:"renewal,omitempty"`                   // only in the single-job answer
 }
 
 // Renew asks for new protection in place of a job that runs funded.
