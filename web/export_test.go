@@ -136,6 +136,8 @@ func TestL14TextIsTextAndNumbersAreNumbers(t *testing.T) {
 		{2, "gpu_hours", "-0.02"},
 		{2, "units", "-72000"},
 		{2, "kind", "credit"},
+		{0, "unprotected_seconds", "0.000"},
+		{0, "unprotected_rate", "1.000"},
 	} {
 		if got := file.cell(t, c.row, c.column); got != c.want {
 			t.Errorf("row %d %s is %q, want %q", c.row, c.column, got, c.want)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"testing"
 
 	"tranche/ledger"
@@ -27,6 +28,11 @@ func TestProtectionIsComparedWithItsUse(t *testing.T) {
 	want := "On h100, attempts that ended since 1 October ran 34 % of the time they asked protection for: 34 of 100 GPU-h." +
 		" A shorter minimum runtime sets less aside and finds a start sooner."
 	if got := protectionText(p, "1 October"); got != want {
+		t.Error(got)
+	}
+	// Small amounts are no less exact.
+	small := store.PoolBalance{PoolName: "h100", Asked: 900, Ran: 891}
+	if got := protectionText(small, "1 October"); !strings.Contains(got, "ran 99 % of") {
 		t.Error(got)
 	}
 	if p.Ran = p.Asked; protectionText(p, "1 October") != "On h100, attempts that ended since 1 October ran 100 % of the time they asked protection for: 100 of 100 GPU-h." {

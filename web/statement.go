@@ -39,7 +39,7 @@ func (s *server) project(w http.ResponseWriter, r *http.Request, g store.Group) 
 		})
 		m.Usable = append(m.Usable, usableOfPool(g, p))
 		if p.Asked > 0 {
-			m.Protection = append(m.Protection, protectionText(p, s.day(st.AskedSince)))
+			m.Protection = append(m.Protection, protectionText(p, s.dayText(st.AskedSince)))
 		}
 	}
 	for _, l := range st.Lots {
@@ -70,8 +70,12 @@ func (s *server) project(w http.ResponseWriter, r *http.Request, g store.Group) 
 
 // protectionText compares what was asked for with what was needed.
 func protectionText(p store.PoolBalance, since string) string {
-	used := int64(p.Ran) / max(1, int64(p.Asked)/1_000_000)
-	text := "On " + p.PoolName + ", attempts that ended since " + since + " ran " + percent(min(used, 1_000_000)/10_000*10_000) + " of the time they asked protection for: " +
+	part, err := p.Ran.MulRatio(1_000_000, int64(p.Asked))
+	used := int64(part)
+	if err != nil || used > 1_000_000 {
+		used = 1_000_000
+	}
+	text := "On " + p.PoolName + ", attempts that ended since " + since + " ran " + percent(used/10_000*10_000) + " of the time they asked protection for: " +
 		p.Ran.Hours() + " of " + p.Asked.Hours() + " GPU-h."
 	if used < 500_000 {
 		text += " A shorter minimum runtime sets less aside and finds a start sooner."
