@@ -28,7 +28,7 @@ type mishaps struct {
 
 func newMishaps(t *testing.T, seed uint64) *mishaps {
 	p := scheduler.DefaultPolicy()
-	p.LookbackMs = 6 * hour
+	p.LookbackMs, p.PastProtectionPPM = 6*hour, []int64{1_000_000, 333_333, 1_700_001}[seed%3]
 	m := &mishaps{lab: newLab(t, 4, Config{Policy: p, Start: Epoch, Seed: seed}), t: t}
 	poor := m.AddGroup(1, "/lab/poor", true)
 	m.SetShare(m.pool, poor, 10_000_000)
@@ -41,7 +41,8 @@ func newMishaps(t *testing.T, seed uint64) *mishaps {
 }
 
 // attemptEnded checks one closed attempt: its occupancy has no gaps and no
-// overlaps, and what it was charged is what its funded time costs.
+// overlaps, and what it was charged
+// and had set aside is what that time costs.
 func (m *mishaps) attemptEnded(r *scheduler.Run) {
 	segs := m.World.jobs[r.Job].segs
 	for i := range segs {
@@ -52,8 +53,16 @@ func (m *mishaps) attemptEnded(r *scheduler.Run) {
 	if n := len(segs); n > 0 && (segs[0].From != r.Leased || segs[n-1].To != r.Ended) {
 		m.t.Fatalf("attempt %d of job %d occupied %d..%d, recorded %+v", r.N, r.Job, r.Leased, r.Ended, segs)
 	}
-	if r.Charged != r.Rate.Cum(r.ChargedMs) || r.Started == 0 && r.Charged != 0 {
+	price := ledger.Price{Rate: r.Rate, Past: r.Past}
+	if r.Charged != price.Cum(r.ChargedMs) || r.Started == 0 && r.Charged != 0 {
 		m.t.Fatalf("attempt %d of job %d is charged %s for %d ms", r.N, r.Job, r.Charged.Exact(), r.ChargedMs)
+	}
+	var held ledger.Amount
+	for _, p := range r.Hold {
+		held += p.Amount
+	}
+	if held != price.Cum(r.HoldUntilMs) {
+		m.t.Fatalf("attempt %d of job %d set %s aside for %d ms at %+v", r.N, r.Job, held.Exact(), r.HoldUntilMs, price)
 	}
 	m.charged += r.Charged
 	m.closed = append(m.closed, *r)
@@ -83,7 +92,7 @@ func (m *mishaps) submitOne() {
 // doubled report.
 func (m *mishaps) strike() {
 	var ref *ledger.Refusal
-	switch what := m.pick(20); {
+	switch what := m.pick(21); {
 	case what < 6 && m.backlog() < 40 || len(m.jobs) == 0:
 		m.submitOne()
 	case what < 12:
@@ -111,6 +120,8 @@ func (m *mishaps) strike() {
 		if err := m.Finish(m.jobs[m.pick(len(m.jobs))], 0); err != nil {
 			m.t.Fatal(err)
 		}
+	case what == 18:
+		m.askAnew(m.jobs[m.pick(len(m.jobs))], []int64{5 * 60_000, hour, 4 * hour}[m.pick(3)])
 	default:
 		m.repeat()
 	}

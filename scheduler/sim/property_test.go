@@ -27,6 +27,7 @@ func newChaos(t *rapid.T) *chaos {
 	p.LookbackMs = rapid.SampledFrom([]int64{10 * 60_000, 6 * hour, 7 * day}).Draw(t, "lookback")
 	p.EvictPerMinute = rapid.SampledFrom([]int64{0, 1, 600}).Draw(t, "evict")
 	p.EvictBurst = max(1, p.EvictPerMinute)
+	p.PastProtectionPPM = rapid.SampledFrom([]int64{1_000_000, 10_000, 777_777, 10_000_000}).Draw(t, "past ppm")
 	c := &chaos{World: New(Config{Policy: p, Start: Epoch, Seed: rapid.Uint64().Draw(t, "seed")}), t: t}
 	pool, err := c.AddPool("h100", 1_500_000, 1_000_000*ledger.GPUHour)
 	if err != nil {
@@ -74,7 +75,7 @@ func (c *chaos) submit() {
 
 // happen lets one random thing happen.
 func (c *chaos) happen() {
-	switch what := rapid.IntRange(0, 11).Draw(c.t, "event"); {
+	switch what := rapid.IntRange(0, 12).Draw(c.t, "event"); {
 	case what < 5 || len(c.jobs) == 0:
 		c.submit()
 	case what < 9:
@@ -90,10 +91,19 @@ func (c *chaos) happen() {
 		} else {
 			c.SetHealth(node, h)
 		}
+	case what == 12:
+		c.askAnew(rapid.SampledFrom(c.jobs).Draw(c.t, "renew"), rapid.SampledFrom([]int64{5 * 60_000, hour, 8 * hour}).Draw(c.t, "renew for"))
 	case what == 11:
 		if err := c.Finish(rapid.SampledFrom(c.jobs).Draw(c.t, "finish"), 0); err != nil {
 			c.t.Fatal(err)
 		}
+	}
+}
+
+// askAnew asks for new protection of a job that runs on a budget.
+func (w *World) askAnew(id ledger.JobID, ms int64) {
+	if r := &w.jobs[id].life.Run; r.Phase == scheduler.Running && r.Funded {
+		w.Renew(id, ms)
 	}
 }
 
