@@ -165,6 +165,33 @@ func TestCheckpointHookComesFirst(t *testing.T) {
 	}
 }
 
+// An evicted attempt that saves when its grace begins goes on from there: the next
+// one is told to resume and finds the same scratch folder.
+func TestEvictedJobGoesOnFromItsCheckpoint(t *testing.T) {
+	p, dir := newPeer(t), openDir(t)
+	cfg := testConfig(t, p, dir)
+	cfg.ScratchDir = filepath.Join(dir, "scratch")
+	runAgent(t, cfg)
+	const train = `[ "$TRANCHE_RESUME" = 1 ] && { echo "from $(cat saved)"; exit 0; }
+		trap 'echo 17 > saved' USR1; trap 'exit 3' TERM; echo up; while :; do sleep 600 & wait; done`
+	first := order(1, train)
+	first.Spec.Checkpoint = "signal:USR1"
+	p.want(first)
+	until(t, "the command is up", func() bool { return p.log(1) == "up\n" })
+	first.Action, first.StopKind, first.GraceMS = api.ActionStop, "preempted", 5000
+	p.want(first)
+	if e := oneEnd(t, p); e.ExitCode != 3 || e.TermUS == 0 {
+		t.Fatalf("the evicted attempt: %+v", e)
+	}
+	second := order(2, train)
+	second.Fence, second.Spec.Job, second.Spec.Resume = first.Fence+1, first.Spec.Job, true
+	p.want(second)
+	until(t, "a second end record", func() bool { return len(p.ends()) > 1 })
+	if e := p.ends()[1]; e.ExitCode != 0 || p.log(2) != "from 17\n" {
+		t.Errorf("the next attempt: %+v, output %q", e, p.log(2))
+	}
+}
+
 // The agent dies and comes back: the attempt goes on, is found again, can be
 // stopped, and ends once.
 func TestAgentRestartAdopts(t *testing.T) {
