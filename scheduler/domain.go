@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -26,8 +27,9 @@ func (pc *poolCycle) domain(j *Job) (Reservation, string) {
 		held := false
 		for _, d := range pc.domainsAt(depth, free, int(max(1, j.Shape.Nodes))) {
 			held = true
-			if at := pc.together(d.rooms, free, j.Contract.MinMs); at < best.At {
-				best = Reservation{Since: pc.now, At: at, Domain: d.label, Nodes: pc.nodesOf(d.rooms)}
+			rooms, at := pc.soonest(d.rooms, free, int(max(1, j.Shape.Nodes)), j.Contract.MinMs)
+			if at < best.At {
+				best = Reservation{Since: pc.now, At: at, Domain: d.label, Nodes: pc.nodesOf(rooms)}
 			}
 		}
 		if !held {
@@ -41,14 +43,14 @@ func (pc *poolCycle) domain(j *Job) (Reservation, string) {
 	return Reservation{}, why
 }
 
-// candidateDomain is one topology domain with the rooms to keep in it.
+// candidateDomain is one topology domain with the rooms that could be kept in it.
 type candidateDomain struct {
 	label string
 	rooms []int32 // ascending
 }
 
 // domainsAt gives the domains of so many labels that could hold so many ranks,
-// by label, each with the rooms that are free of protection soonest.
+// by label.
 func (pc *poolCycle) domainsAt(depth int, free []Instant, ranks int) []candidateDomain {
 	byLabel := map[string][]int32{}
 	for i := range pc.rooms {
@@ -58,16 +60,59 @@ func (pc *poolCycle) domainsAt(depth int, free []Instant, ranks int) []candidate
 	}
 	var out []candidateDomain
 	for label, rooms := range byLabel {
-		if len(rooms) < ranks {
-			continue
+		if len(rooms) >= ranks {
+			out = append(out, candidateDomain{label, rooms})
 		}
-		slices.SortStableFunc(rooms, func(a, b int32) int { return int(min(1, max(-1, free[a]-free[b]))) })
-		rooms = rooms[:ranks]
-		slices.Sort(rooms)
-		out = append(out, candidateDomain{label, rooms})
 	}
 	slices.SortFunc(out, func(a, b candidateDomain) int { return strings.Compare(a.label, b.label) })
 	return out
+}
+
+// soonest chooses so many of the rooms that they are together free of protection,
+// and of maintenance for a whole minimum runtime, as early as any so many of them
+// are; those that are free first. It gives never when there are not enough.
+// Cost: O(n log n) in rooms.
+func (pc *poolCycle) soonest(rooms []int32, free []Instant, ranks int, minMs int64) ([]int32, Instant) {
+	type turn struct {
+		at Instant
+		by int // rooms that open (+1) or close (−1) then
+	}
+	var turns []turn
+	for _, i := range rooms {
+		n := pc.rooms[i].node
+		if n.MaintFrom == 0 {
+			turns = append(turns, turn{free[i], 1})
+			continue
+		}
+		if closes := n.MaintFrom.Add(-minMs) + 1; free[i] < closes {
+			turns = append(turns, turn{free[i], 1}, turn{closes, -1})
+		}
+		if n.MaintUntil != 0 {
+			turns = append(turns, turn{max(free[i], n.MaintUntil), 1})
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	at, open := never, 0
+	for _, t := range turns {
+		if open += t.by; open >= ranks {
+			at = t.at
+			break
+		}
+	}
+	if at == never {
+		return nil, never
+	}
+	chosen := slices.DeleteFunc(slices.Clone(rooms), func(i int32) bool { return free[i] > at || crosses(pc.rooms[i].node, at, minMs) })
+	slices.SortStableFunc(chosen, func(a, b int32) int { return cmp.Compare(free[a], free[b]) })
+	chosen = chosen[:ranks]
+	slices.Sort(chosen)
+	return chosen, at
+}
+
+// crosses says whether a minimum runtime that begins at an instant would run into
+// a node's planned maintenance, or begin in it.
+func crosses(n *Node, at Instant, minMs int64) bool {
+	return n.MaintFrom != 0 && at.Add(minMs) > n.MaintFrom && (n.MaintUntil == 0 || at < n.MaintUntil)
 }
 
 // together is the first instant at which all rooms are free of protection and
@@ -82,7 +127,7 @@ func (pc *poolCycle) together(rooms []int32, free []Instant, minMs int64) Instan
 		before := at
 		for _, i := range rooms {
 			n := pc.rooms[i].node
-			if n.MaintFrom == 0 || at.Add(minMs) <= n.MaintFrom || n.MaintUntil != 0 && at >= n.MaintUntil {
+			if !crosses(n, at, minMs) {
 				continue
 			}
 			if n.MaintUntil == 0 {

@@ -112,31 +112,84 @@ func (pc *poolCycle) stillFunded(l *Live, at Instant) bool {
 // nothing can replace it.
 func (pc *poolCycle) replan(l *Live) (res Reservation, lost []ledger.NodeID, ok bool) {
 	res = *l.Reserved
-	res.Nodes = slices.Clone(res.Nodes)
-	free := pc.rankFreeAt(&l.Job)
-	var stay []int32
-	for _, id := range res.Nodes {
+	free, minMs := pc.rankFreeAt(&l.Job), l.Job.Contract.MinMs
+	stay, lost := pc.standing(res.Nodes, free)
+	if len(lost) == 0 {
+		// Maintenance planned since then must not put the promise off beyond its
+		// bound while other nodes could keep it.
+		if res.At = pc.together(stay, free, minMs); res.At <= res.Since.Add(pc.p.CapMs) || !pc.avoid(stay, free, minMs) {
+			return res, nil, res.At != never
+		}
+		was := res
+		if res, lost, ok = pc.replace(was, free, minMs); !ok || res.At >= was.At {
+			return was, nil, was.At != never
+		}
+		return res, lost, true
+	}
+	return pc.replace(res, free, minMs)
+}
+
+// standing tells the nodes that can still hold a rank from those that fell away.
+func (pc *poolCycle) standing(nodes []ledger.NodeID, free []Instant) (stay []int32, lost []ledger.NodeID) {
+	for _, id := range nodes {
 		if n, known := pc.pi.roomOf[id]; known && free[n] != never {
 			stay = append(stay, n)
 		} else {
 			lost = append(lost, id)
 		}
 	}
-	if len(lost) > 0 {
-		more := pc.replacements(res.Domain, stay, free, len(lost))
-		if more == nil {
-			return res, lost, false
-		}
-		stay = append(stay, more...)
-		slices.Sort(stay)
-		res.Since, res.Domain = pc.now, pc.commonDomain(stay)
-		res.Nodes = res.Nodes[:0]
-		for _, n := range stay {
-			res.Nodes = append(res.Nodes, pc.rooms[n].node.ID)
+	return stay, lost
+}
+
+// avoid strikes out of free the rooms whose planned maintenance comes in the way
+// once all are free of protection, and says whether there are any.
+func (pc *poolCycle) avoid(rooms []int32, free []Instant, minMs int64) bool {
+	at, found := pc.now, false
+	for _, i := range rooms {
+		at = max(at, free[i])
+	}
+	for _, i := range rooms {
+		if crosses(pc.rooms[i].node, at, minMs) {
+			free[i], found = never, true
 		}
 	}
-	res.At = pc.together(stay, free, l.Job.Contract.MinMs)
-	return res, lost, true
+	return found
+}
+
+// replace gives a promise other nodes for those that fell away; its bound runs
+// anew. It is not ok when there are none, or none that are ever free together.
+func (pc *poolCycle) replace(res Reservation, free []Instant, minMs int64) (Reservation, []ledger.NodeID, bool) {
+	stay, lost := pc.standing(res.Nodes, free)
+	from := pc.now
+	for _, i := range stay {
+		from = max(from, free[i])
+	}
+	more := pc.replacements(res.Domain, stay, pc.clearFrom(from, free, minMs), len(lost))
+	if more == nil {
+		return res, lost, false
+	}
+	stay = append(stay, more...)
+	slices.Sort(stay)
+	res.Since, res.Domain, res.Nodes = pc.now, pc.commonDomain(stay), pc.nodesOf(stay)
+	res.At = pc.together(stay, free, minMs)
+	return res, lost, res.At != never
+}
+
+// clearFrom gives, by room, when it is free of protection, and of maintenance for
+// a minimum runtime, at an instant or later.
+func (pc *poolCycle) clearFrom(from Instant, free []Instant, minMs int64) []Instant {
+	out := slices.Clone(free)
+	for i := range out {
+		if out[i] == never {
+			continue
+		}
+		if n, at := pc.rooms[i].node, max(from, out[i]); crosses(n, at, minMs) {
+			if out[i] = n.MaintUntil; out[i] == 0 {
+				out[i] = never
+			}
+		}
+	}
+	return out
 }
 
 // replacements are so many rooms more, from the smallest domain around the old

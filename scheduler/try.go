@@ -128,6 +128,10 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 			return nil, why
 		}
 	}
+	// What it holds was drawn for its time; the lots may not all be valid before.
+	if e.holder != nil && pc.now < pc.promised.At && !pc.stillFunded(e.holder, pc.now) {
+		return nil, pc.holderReason(e)
+	}
 	pc.plan.Steps += int64(len(pc.rooms)) / 64
 	start := pc.newStart(e, minMs, money)
 	var chosen *victims
