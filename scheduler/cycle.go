@@ -110,6 +110,7 @@ func Decide(s *Snapshot) Plan {
 		pc.promote()
 		pc.keep()
 		pc.standings()
+		pc.capMembers()
 		pc.asks()
 		pc.unprotect()
 		pc.firstTry()
@@ -222,6 +223,7 @@ type poolCycle struct {
 	alive                int64    // devices in service; 0 = not counted yet
 	occ                  [][]occupant
 	scratch              *scratch
+	caps                 *memberCaps
 	asking               []asking
 	failed               []failedTry // when somebody asks
 	changes              []int32     // rooms that starts and victims have changed, in order

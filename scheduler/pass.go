@@ -291,6 +291,9 @@ func (pc *poolCycle) started(tn *tournament, start *Start, e *entry, g int32, mo
 		pc.plan.Reasons = slices.DeleteFunc(pc.plan.Reasons, func(r Reason) bool { return r.Job == e.job.ID })
 	}
 	pc.countStart(start, e, g, money)
+	if money == 0 {
+		pc.countMember(e.job)
+	}
 	pc.fulfilled(e)
 	for i := range start.Evict {
 		if row, ok := pc.pi.rowOf[start.Evict[i].AttemptRef]; ok && pc.pi.rows[row].group >= 0 {
@@ -325,7 +328,7 @@ func (pc *poolCycle) waits(cu *cursor, e *entry, why *Reason, money int) {
 			pc.fallen = make([][]entry, len(pc.ix.t.groups))
 		}
 		pc.fallen[cu.group] = append(pc.fallen[cu.group], *e)
-	} else if e.holder == nil {
+	} else if e.holder == nil && why.Code != WhyMemberCap { // another member may have room
 		cu.dead[e.kind/64] |= 1 << (e.kind % 64)
 		if !pc.s.Quiet {
 			if cu.why == nil {

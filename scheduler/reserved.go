@@ -246,6 +246,7 @@ func (pc *poolCycle) firstTry() {
 	pc.plan.Starts = append(pc.plan.Starts, *start)
 	pc.weighPeople()
 	pc.countStart(start, e, g, 0)
+	pc.countMember(e.job)
 	pc.fulfilled(e)
 }
 

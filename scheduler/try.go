@@ -124,6 +124,9 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 		return nil, pc.reason(j, WhyNever)
 	}
 	if money == 0 && e.holder == nil {
+		if why := pc.overCap(e); why != nil {
+			return nil, why
+		}
 		if why := pc.shortOfFunds(j); why != nil {
 			return nil, why
 		}

@@ -93,12 +93,6 @@ type reading struct {
 	today     ledger.Instant // when the day began, in the accounting zone
 }
 
-type memberShare struct {
-	project ledger.GroupID
-	member  ledger.PersonID
-	share   int64
-}
-
 // frame reads the cycle's number, instant, policy and bucket.
 func (r *reading) frame(ctx context.Context, tx *Tx) error {
 	s := r.snap
@@ -136,8 +130,8 @@ func (r *reading) queue(batch *pgx.Batch) {
 			select l.pool_id, l.project_id, l.period_id, l.amount from lots l where l.first <= $1 and $1 < l.last) given
 		join periods pe on pe.id = given.period_id and pe.first <= $1 and $1 < pe.last
 		group by pool_id, group_id, pe.first, pe.last order by pool_id, group_id`, s.Now).Query(r.scanShares)
-	batch.Queue(`select project_id, person_id, share from member_shares order by project_id, person_id`).Query(each(&r.shares, func(m *memberShare) []any {
-		return []any{&m.project, &m.member, &m.share}
+	batch.Queue(`select project_id, person_id, share, cap_gpus from member_shares order by project_id, person_id`).Query(each(&r.shares, func(m *memberShare) []any {
+		return []any{&m.project, &m.member, &m.share, &m.capGPUs}
 	}))
 	batch.Queue(sqlAllLots, s.Now, ledger.Available).Query(func(rows pgx.Rows) error { return scanLots(rows, r.funds) })
 	batch.Queue(sqlAllLimits, s.Now).Query(func(rows pgx.Rows) error { return scanLimits(rows, r.funds) })
@@ -281,34 +275,6 @@ func (r *reading) finish(usage *usageView) {
 	usage.update(r)
 	s.Usage = usage.lookback.Usage(nil)
 	s.Members = withShares(usage.lookback.Members(nil), r.shares, s.Waiting)
-}
-
-// withShares adds the members' shares, also for those who wait without usage.
-func withShares(members []scheduler.MemberUsage, shares []memberShare, waiting []scheduler.Job) []scheduler.MemberUsage {
-	type key struct {
-		project ledger.GroupID
-		member  ledger.PersonID
-	}
-	share := make(map[key]int64, len(shares))
-	for _, m := range shares {
-		share[key{m.project, m.member}] = m.share
-	}
-	compare := func(a, b scheduler.MemberUsage) int {
-		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Member, b.Member))
-	}
-	for i := range members {
-		members[i].Share = max(1, share[key{members[i].Project, members[i].Member}])
-	}
-	for i := range waiting {
-		j := &waiting[i]
-		if n := share[key{j.Project, j.Member}]; n > 1 {
-			m := scheduler.MemberUsage{Pool: j.Pool, Project: j.Project, Member: j.Member, Share: n}
-			if at, ok := slices.BinarySearchFunc(members, m, compare); !ok {
-				members = slices.Insert(members, at, m)
-			}
-		}
-	}
-	return members
 }
 
 // Lots and limits of every project, in one view.

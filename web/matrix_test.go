@@ -127,6 +127,7 @@ func (s *scene) peopleRows() map[string]expectation {
 		"GET " + group:                 {path: g(s.seg, ""), status: ok, who: everybody},
 		"GET " + group + "/people":     {path: g(s.seg, "/people"), status: ok, who: everybody},
 		"POST " + group + "/split":     {path: g(s.vision, "/split"), form: keyed("pool", idText(s.h100), "period", idText(s.q4)), status: let(), who: "manager here, admin here"},
+		"POST " + group + "/member":    {path: g(s.seg, "/member"), form: keyed("person", "1", "share", "2", "cap", ""), status: let(404), who: "pi here"},
 		"GET " + group + "/edit":       {path: g(s.vision, "/edit"), status: ok, who: "admin here"},
 		"POST " + group + "/edit":      {path: g(s.vision, "/edit"), form: key, status: []int{422}, who: "admin here"},
 		"POST " + group + "/suspend":   {path: g(s.vision, "/suspend"), form: key, status: []int{303}, who: "admin here"},

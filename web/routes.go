@@ -70,6 +70,7 @@ func (s *server) peopleRoutes() []route {
 		{get, groupPattern, ledger.SeeOpen, signedIn, s.group},
 		{get, groupPattern + "/people", ledger.SeeOpen, signedIn, s.members},
 		{post, groupPattern + "/split", ledger.SplitWrite, atGroup, s.split},
+		{post, groupPattern + "/member", ledger.PeopleInvite, atGroup, s.setMemberShare},
 		{get, groupPattern + "/edit", ledger.TreeWrite, atGroup, s.editGroup},
 		{post, groupPattern + "/edit", ledger.TreeWrite, atGroup, s.saveGroup},
 		{post, groupPattern + "/suspend", ledger.TreeWrite, atGroup, s.suspendGroup},

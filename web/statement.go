@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"tranche/ledger"
 	"tranche/store"
 	"tranche/web/view"
@@ -296,9 +298,18 @@ func (s *server) addMembers(r *http.Request, m *view.Statement, g store.Group) e
 	if err != nil {
 		return err
 	}
+	shares, err := s.store.MemberShares(r.Context(), g.ID)
+	if err != nil {
+		return err
+	}
+	url := ""
+	if actorOf(r).May(ledger.PeopleInvite, g.Path, s.store.Now()) == nil {
+		url = view.GroupURL(g.ID) + "/member"
+	}
 	for _, p := range people {
 		if p.Group == g.ID {
-			m.Members = append(m.Members, view.MemberRow{PersonID: p.Person, Name: p.Name, Role: roleName(p.Role), Usage: hours(used[p.Person]), Until: s.until(p.Until)})
+			share, capGPUs := memberTexts(shares[p.Person])
+			m.Members = append(m.Members, view.MemberRow{Share: share, Cap: capGPUs, URL: url, Key: uuid.NewString(), PersonID: p.Person, Name: p.Name, Role: roleName(p.Role), Usage: hours(used[p.Person]), Until: s.until(p.Until)})
 		}
 	}
 	return nil

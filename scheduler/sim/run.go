@@ -276,6 +276,8 @@ func (r *Runner) do(ctx context.Context, st *Statement) error {
 		return r.moreAward(st)
 	case "maintain":
 		return r.maintain(st)
+	case "member":
+		return r.capMember(st)
 	case "renew", "idle":
 		return r.tell(st)
 	case "leader":
@@ -355,6 +357,21 @@ func (r *Runner) freeze(name string, on bool) error {
 		return err
 	}
 	r.World.Freeze(id, on)
+	return nil
+}
+
+// capMember sets a member's cap= on GPUs at once in a project: member anna /lab/a cap=8.
+func (r *Runner) capMember(st *Statement) error {
+	o := st.options()
+	gpus, share := o.number("cap", 0), o.number("share", 1)
+	pool, err := r.pool(o.text("pool", ""))
+	if err := o.done(); err != nil {
+		return err
+	}
+	if err != nil || len(st.Args) != 2 || r.groups[st.Args[1]] == 0 {
+		return fmt.Errorf("needs a member and a project, like anna /lab/a cap=8")
+	}
+	r.World.SetMember(pool, r.groups[st.Args[1]], r.member(st.Args[0]), share, gpus)
 	return nil
 }
 

@@ -38,6 +38,7 @@ type World struct {
 	seq     int64
 	lots    []ledger.Lot
 	shared  map[shareKey]int64
+	members map[memberKey]scheduler.MemberUsage
 	events  []Event
 	// Ended, when set, is told of every attempt that has closed.
 	Ended             func(*scheduler.Run)
@@ -45,6 +46,43 @@ type World struct {
 	plan              *scheduler.Plan // the latest
 	starts, evictions int
 	refused           []*ledger.Refusal // events and entries that should not have been
+}
+
+// memberKey is one member of a project in a pool.
+type memberKey struct {
+	pool    ledger.PoolID
+	project ledger.GroupID
+	member  ledger.PersonID
+}
+
+// SetMember gives a member a share and a cap on GPUs at once (0 = none).
+func (w *World) SetMember(pool ledger.PoolID, project ledger.GroupID, member ledger.PersonID, share, capGPUs int64) {
+	if w.members == nil {
+		w.members = map[memberKey]scheduler.MemberUsage{}
+	}
+	w.members[memberKey{pool, project, member}] = scheduler.MemberUsage{Pool: pool, Project: project, Member: member, Share: share, CapGPUs: capGPUs}
+}
+
+// withMembers adds shares and caps, also of members without usage.
+func (w *World) withMembers(list []scheduler.MemberUsage) []scheduler.MemberUsage {
+	if len(w.members) == 0 {
+		return list
+	}
+	known := map[memberKey]bool{}
+	for i := range list {
+		key := memberKey{list[i].Pool, list[i].Project, list[i].Member}
+		known[key] = true
+		list[i].Share, list[i].CapGPUs = w.members[key].Share, w.members[key].CapGPUs
+	}
+	for key, m := range w.members {
+		if !known[key] {
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b scheduler.MemberUsage) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project), cmp.Compare(a.Member, b.Member))
+	})
+	return list
 }
 
 type shareKey struct {
@@ -240,7 +278,7 @@ func (w *World) Snapshot(_ context.Context, now ledger.Instant) (*scheduler.Snap
 	w.snap.Cycle++
 	w.snap.Now = now
 	w.snap.Usage = w.look.Usage(w.snap.Usage)
-	w.snap.Members = w.look.Members(w.snap.Members)
+	w.snap.Members = w.withMembers(w.look.Members(w.snap.Members))
 	return &w.snap, nil
 }
 

@@ -138,7 +138,7 @@ func statement() Statement {
 			{870, When{"59 days ago", "2026-10-01 09:14:22 CEST"}, "award", "Award of request 12 by Grace Hopper", "/requests/12", "award:request:12", "h100", h(12000), h(12000)},
 		},
 		Pager:   Pager{Older: "/groups/1?before=870", Shown: "3 of 412"},
-		Members: []MemberRow{{1, "Ada Byron", "PI", h(310), When{}}, {2, "Emmy Noether", "researcher", h(44), When{"in 90 days", "2027-02-28 24:00:00 CET"}}},
+		Members: []MemberRow{{1, "Ada Byron", "PI", h(310), When{}, "2", "", "", ""}, {2, "Emmy Noether", "researcher", h(44), When{"in 90 days", "2027-02-28 24:00:00 CET"}, "1", "16", "/groups/1/member", "k1"}},
 	}
 }
 

@@ -14,6 +14,7 @@ var glossary = map[string]string{
 	"deliverable":         "An estimate of what the queue can give before the lots expire, from share, capacity and time left.",
 	"expired":             "Awarded, not used, and past its last day.",
 	"funded":              "Charged to a budget and protected for its minimum runtime.",
+	"member share":        "A member's portion inside a project: of two jobs of one urgency, the one of who had less per share goes first.",
 	"grace":               "Time between the signal to stop and the kill, for saving work.",
 	"charged without use": "GPU-hours that a funded attempt was charged while its GPUs were unused: below the policy's bound for as long as the policy says.",
 	"held":                "GPU-hours set aside for jobs that started, before they are used.",
