@@ -136,7 +136,7 @@ func TestS15Invariants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.protects(c.samePlan(s))
+			c.protects(samePlan(c.t, &c.dice, s))
 			if _, err := c.Cycle(context.Background()); err != nil {
 				t.Fatal(err)
 			}
@@ -149,24 +149,30 @@ func TestS15Invariants(t *testing.T) {
 
 // samePlan decides on the kept snapshot, on a flat copy and on a shuffled one;
 // all must agree, and leaving the reasons out must not change what is done.
-func (c *chaos) samePlan(s *scheduler.Snapshot) *scheduler.Plan {
+func samePlan(t failer, d *dice, s *scheduler.Snapshot) *scheduler.Plan {
 	kept := scheduler.Decide(s)
 	flat := s.Flat()
 	if p := scheduler.Decide(flat); !sameBytes(&kept, &p) {
-		c.t.Fatal("the kept snapshot and its flat copy give different plans")
+		t.Fatal("the kept snapshot and its flat copy give different plans")
 	}
 	mixed := s.Flat()
-	shuffle(&c.dice, len(mixed.Live), func(i, k int) { mixed.Live[i], mixed.Live[k] = mixed.Live[k], mixed.Live[i] })
-	shuffle(&c.dice, len(mixed.Waiting), func(i, k int) { mixed.Waiting[i], mixed.Waiting[k] = mixed.Waiting[k], mixed.Waiting[i] })
+	shuffle(d, len(mixed.Live), func(i, k int) { mixed.Live[i], mixed.Live[k] = mixed.Live[k], mixed.Live[i] })
+	shuffle(d, len(mixed.Waiting), func(i, k int) { mixed.Waiting[i], mixed.Waiting[k] = mixed.Waiting[k], mixed.Waiting[i] })
 	if p := scheduler.Decide(mixed); !sameBytes(&kept, &p) {
-		c.t.Fatal("another order of the same input gives another plan")
+		t.Fatal("another order of the same input gives another plan")
 	}
 	quiet := s.Flat()
 	quiet.Quiet = true
 	if p := scheduler.Decide(quiet); !sameBytes(deeds(&kept), deeds(&p)) {
-		c.t.Fatalf("without reasons the plan does something else:\n%s\n%s", text(deeds(&kept)), text(deeds(&p)))
+		t.Fatalf("without reasons the plan does something else:\n%s\n%s", text(deeds(&kept)), text(deeds(&p)))
 	}
 	return &kept
+}
+
+// failer is what a test and a drawn test have in common.
+type failer interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 }
 
 // deeds is a plan without what only explains it.
