@@ -34,6 +34,9 @@ type NodeLine struct {
 	MaintFrom   ledger.Instant // planned maintenance; 0 = none
 	MaintUntil  ledger.Instant // 0 = open
 	MaintWhy    string
+	RepairAsked ledger.Instant // the repair hook of this drain or maintenance
+	RepairDone  ledger.Instant
+	Repaired    string // how it ended
 	FrozenWhy   string // of its pool
 	Devices     []DeviceLine
 	Holders     []Holder // by attempt
@@ -142,7 +145,7 @@ func fleet(ctx context.Context, tx *Tx, q NodeQuery) (NodePage, error) {
 		return page, err
 	}
 	rows, err := tx.Query(ctx, `select n.id, n.name, n.pool_id, p.name, n.topology, n.cpu_milli, n.ram_mib, n.boot_id, n.agent_version, n.simulated,
-			n.enrolled_at, n.heartbeat_at, n.health, n.health_since, n.health_why, n.drain, n.drain_since, n.drain_why, coalesce(b.name, ''), n.maint_from, n.maint_until, n.maint_reason, p.frozen_why
+			n.enrolled_at, n.heartbeat_at, n.health, n.health_since, n.health_why, n.drain, n.drain_since, n.drain_why, coalesce(b.name, ''), n.maint_from, n.maint_until, n.maint_reason, n.repair_asked_at, n.repair_done_at, n.repair_result, p.frozen_why
 		from nodes n join pools p on p.id = n.pool_id left join person_names b on b.person_id = n.drain_by`+where+`
 			and ($3 = 0 or (p.name, length(n.name), n.name) > (select pa.name, length(na.name), na.name from nodes na join pools pa on pa.id = na.pool_id where na.id = $3))
 		order by p.name, length(n.name), n.name limit $4`, q.Pool, q.Node, q.After, q.Limit+1)
@@ -152,7 +155,7 @@ func fleet(ctx context.Context, tx *Tx, q NodeQuery) (NodePage, error) {
 	page.Nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n NodeLine, err error) {
 		return n, row.Scan(&n.ID, &n.Name, &n.Pool, &n.PoolName, &n.Topology, &n.CPUMilli, &n.RAMMiB, &n.BootID, &n.Version, &n.Simulated,
 			&n.Enrolled, &n.Heartbeat, &n.Health, &n.HealthSince, &n.HealthWhy, &n.Drain, &n.DrainSince, &n.DrainWhy, &n.DrainBy,
-			&n.MaintFrom, &n.MaintUntil, &n.MaintWhy, &n.FrozenWhy)
+			&n.MaintFrom, &n.MaintUntil, &n.MaintWhy, &n.RepairAsked, &n.RepairDone, &n.Repaired, &n.FrozenWhy)
 	})
 	if err != nil {
 		return page, err
@@ -235,6 +238,15 @@ func (e *NodeEvent) MaintenanceOf() (m Maintenance, ok bool) {
 		return Maintenance{}, false
 	}
 	return m, true
+}
+
+// RepairOf reads what an audit line of a repair hook says; ok is false for others.
+func (e *NodeEvent) RepairOf() (result string, ok bool) {
+	var r struct{ Result string }
+	if e.Verb != "node.repaired" || json.Unmarshal(e.After, &r) != nil {
+		return "", false
+	}
+	return r.Result, true
 }
 
 // DrainOf reads what an audit line of a drain says; ok is false for other lines.

@@ -37,6 +37,7 @@ type Order struct {
 type Desired struct {
 	Version int64
 	Orders  []Order
+	Repair  int64 // number of the repair order that is not reported yet; 0 = none
 }
 
 // DesiredState gives what a node is to run now.
@@ -47,7 +48,8 @@ func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, 
 		if err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, `select orders + 1 from nodes where id = $1`, node).Scan(&d.Version); err != nil {
+		if err := tx.QueryRow(ctx, `select orders + 1, case when repair_asked_at is not null and repair_done_at is null then repair_n else 0 end
+			from nodes where id = $1`, node).Scan(&d.Version, &d.Repair); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `select a.id, a.fence, p.rank, p.claimed_at is not null, a.phase = 'ending', a.stop_rule,

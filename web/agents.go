@@ -142,8 +142,23 @@ func (s *server) agentPoll(w http.ResponseWriter, r *http.Request, node ledger.N
 	}
 }
 
+// agentRepaired takes how a repair hook ended.
+func (s *server) agentRepaired(w http.ResponseWriter, r *http.Request, node ledger.NodeID) error {
+	var in api.Repaired
+	if err := parseJSON(r, &in); err != nil {
+		return err
+	}
+	if err := s.store.Repaired(r.Context(), node, store.Repair{N: in.N, None: in.None, ExitCode: in.ExitCode, Output: in.Output}); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, struct{}{})
+}
+
 func (s *server) desired(d store.Desired) api.Desired {
 	out := api.Desired{Version: d.Version, SpeedPPM: s.speedPPM(), Attempts: []api.Order{}}
+	if d.Repair > 0 {
+		out.Repair = &api.RepairOrder{N: d.Repair}
+	}
 	for _, o := range d.Orders {
 		action := api.ActionStart
 		if o.Claimed {

@@ -90,7 +90,7 @@ func (s *scene) expectations() map[string]expectation {
 	// Served to nobody in particular: what they check is tested where it lives.
 	for _, pattern := range []string{
 		"GET /healthz", "GET /readyz", "GET /sign-in", "GET /sign-in/oidc", "POST /sign-in/dev", "GET " + callbackURL, "POST /sign-out",
-		"POST " + api.PathEnrol, "POST " + api.PathPoll, "POST " + api.PathHeartbeat, "POST " + api.PathClaim, "POST " + api.PathEnded, "POST " + api.PathLogs,
+		"POST " + api.PathEnrol, "POST " + api.PathPoll, "POST " + api.PathHeartbeat, "POST " + api.PathClaim, "POST " + api.PathEnded, "POST " + api.PathLogs, "POST " + api.PathRepaired,
 		"GET " + api.PathOpenAPI,
 	} {
 		rows[pattern] = expectation{}

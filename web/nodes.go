@@ -237,6 +237,12 @@ func (s *server) nodeFacts(n *store.NodeLine) []view.Fact {
 	if n.Topology != "" {
 		facts = append(facts, view.Fact{Name: "Place", Value: n.Topology})
 	}
+	switch {
+	case n.RepairDone != 0:
+		facts = append(facts, view.Fact{Name: "Repair hook", Value: s.when(n.RepairDone).Text + ": " + n.Repaired, Exact: s.when(n.RepairDone).Exact, ID: "node-repair"})
+	case n.RepairAsked != 0:
+		facts = append(facts, view.Fact{Name: "Repair hook", Value: "ordered " + s.when(n.RepairAsked).Text, Exact: s.when(n.RepairAsked).Exact, ID: "node-repair"})
+	}
 	if text := note(n); text != "" {
 		facts = append(facts, view.Fact{Name: "Note", Value: text, ID: "node-note"})
 	}
@@ -288,6 +294,9 @@ func (s *server) nodeEvent(e *store.NodeEvent) view.HistoryRow {
 		if m.From == 0 {
 			row.Verb = "took the planned maintenance back"
 		}
+	}
+	if result, ok := e.RepairOf(); ok {
+		row.By, row.Verb, row.Words = "The node", "ran its repair hook", result
 	}
 	if mode, why, ok := e.DrainOf(); ok {
 		row.Verb, row.Words = mode+" drain", why

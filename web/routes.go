@@ -116,6 +116,7 @@ func (s *server) workRoutes() []route {
 		{post, api.PathClaim, "", open, s.asNode(s.agentClaim)},
 		{post, api.PathEnded, "", open, s.asNode(s.agentEnded)},
 		{post, api.PathLogs, "", open, s.asNode(s.agentLogs)},
+		{post, api.PathRepaired, "", open, s.asNode(s.agentRepaired)},
 
 		// Jobs: what is open is shown to everybody; the store looks at each job's project.
 		{get, view.JobsURL, ledger.SeeOpen, signedIn, s.showJobs},

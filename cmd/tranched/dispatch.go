@@ -121,6 +121,13 @@ func (r *round) steps(ctx context.Context, now time.Time) error {
 		if marked > 0 {
 			r.site.log.Info("attempts do not use what they hold", "marked", marked)
 		}
+		asked, err := r.world.AskRepairs(ctx)
+		if err != nil {
+			return err
+		}
+		if asked > 0 {
+			r.site.log.Info("nodes are empty: their repair hooks are ordered", "nodes", asked)
+		}
 		r.idled = now
 	}
 	began := clock()

@@ -35,6 +35,7 @@ type Config struct {
 	ScratchDir string
 	Devices    DeviceSource      // default NoDevices
 	Users      map[string]string // sign-in name → local user, "*" = everybody else; used by root only
+	RepairHook string            // shell command that is run once when the node is drained and empty; "" = none
 	Launcher   []string          // argv of the launcher, its folder is added; default: this program, "agent launch"
 	Offer      api.Capacities    // Devices are ignored; CPU and RAM of 0 are read from the machine
 	HTTP       *http.Client

@@ -33,7 +33,9 @@ type node struct {
 	mu       sync.Mutex
 	id       identity
 	attempts map[key]*attempt
-	done     []key // newest last
+	// repairing: the repair hook runs, or its end is being reported.
+	repairing bool
+	done      []key // newest last
 
 	watching sync.WaitGroup
 }
@@ -194,6 +196,9 @@ func (n *node) follow(ctx context.Context) error {
 		}
 		seen = want.Version
 		n.reach(ctx, want)
+		if want.Repair != nil {
+			n.repair(ctx, *want.Repair)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ const (
 	PathClaim     = "/agent/v1/claim"
 	PathEnded     = "/agent/v1/ended"
 	PathLogs      = "/agent/v1/logs"
+	PathRepaired  = "/agent/v1/repaired"
 )
 
 // Device is one GPU of a node as the agent found it.
@@ -73,6 +74,21 @@ type Desired struct {
 	Version  int64   `json:"version"`
 	SpeedPPM int64   `json:"speed_ppm"`
 	Attempts []Order `json:"attempts"`
+	// Repair orders the node's repair hook, once per number, until it is reported.
+	Repair *RepairOrder `json:"repair,omitempty"`
+}
+
+// RepairOrder asks for one run of the repair hook: the node is drained and empty.
+type RepairOrder struct {
+	N int64 `json:"n"`
+}
+
+// Repaired says how the hook of an order ended.
+type Repaired struct {
+	N        int64  `json:"n"`
+	None     bool   `json:"none,omitempty"` // none is configured
+	ExitCode int    `json:"exit_code"`
+	Output   string `json:"output,omitempty"` // its end, at most 4 KiB
 }
 
 // Order is what the server wants of one attempt's part on this node.
