@@ -197,11 +197,13 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkSlope shows how a decision grows with the queue and with what runs.
+// BenchmarkSlope shows how a decision grows with the queue and with what runs, with
+// the evictions of one second.
 func BenchmarkSlope(b *testing.B) {
 	run := func(name string, running, pending int) {
 		b.Run(name, func(b *testing.B) {
 			s := fleetSnapshot(1024, running, pending, 2000)
+			s.Bucket = Bucket{MilliTokens: s.Policy.EvictPerMinute * 1000 / 60, At: s.Now}
 			var took timings
 			var plan Plan
 			for b.Loop() {

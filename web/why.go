@@ -355,5 +355,13 @@ func (s *server) wireWhy(d *store.JobDetail) api.Why {
 			out.Facts[f.Name] = f.Value
 		}
 	}
+	if r := s.wireRenewal(d); r != nil {
+		if r.Warning != "" {
+			line("Protection", r.Warning, "")
+		}
+		if r.Answer != "" {
+			line("New protection", r.Answer, "")
+		}
+	}
 	return out
 }
