@@ -45,7 +45,9 @@ type Submission struct {
 	Resumable   *bool
 	StopOnMoney bool
 	OrFree      bool
-	Interactive bool // warned before its protection ends
+	Interactive bool     // warned before its protection ends
+	After       []string // "ok:12", "any:13:14": waits for these jobs
+	Singleton   bool     // waits for earlier jobs of its name, owner and project
 	Urgency     int
 	MaxCharge   ledger.Amount // over the whole job; 0 = no limit
 }
@@ -67,6 +69,9 @@ func (s *Store) SubmitJob(ctx context.Context, cmd Command, sub Submission) (led
 			return 0, err
 		}
 		if err := insertJob(ctx, tx, job, cmd.Actor.Token, sub); err != nil {
+			return 0, err
+		}
+		if err := dependOn(ctx, tx, job, &sub); err != nil {
 			return 0, err
 		}
 		tx.Notify(channelCycle)

@@ -66,6 +66,7 @@ type JobLine struct {
 	Last       *AttemptHead  // newest attempt; nil before the first
 	Reason     *scheduler.Reason
 	ReasonAt   ledger.Instant
+	After      string // numbers of the jobs it still waits for
 }
 
 // AttemptHead is what lists show of a job's newest attempt.
@@ -91,7 +92,8 @@ const sqlJobLine = `select j.id, j.name, j.preset, j.state, j.project_id, g.path
 	case when a.phase <> 'closed' then coalesce((select sum(h.amount - h.spent - h.released)::bigint from hold_pieces h where h.attempt_id = a.id), 0) else 0 end,
 	coalesce(a.charged_ms, 0), coalesce(least(a.proven_ms, a.hold_until_ms), 0), coalesce(a.id, 0), coalesce(a.phase, ''), coalesce(a.funded, false), coalesce(a.min_ms, 0), a.since, a.started_at, a.protected_until, a.ended_at,
 	coalesce(a.elapsed_ms, a.proven_ms, 0), coalesce(a.stop_rule, ''), coalesce(a.cause, ''), coalesce(a.past_ppm, 0), coalesce(a.price_turns, '{}'),
-	r.reason, r.at
+	r.reason, r.at, coalesce(case when j.blocked then (select string_agg(d.on_job::text, ', ' order by d.on_job) from job_dependencies d join jobs o on o.id = d.on_job
+		where d.job_id = j.id and o.state in ('pending', 'paused', 'live')) end, '')
 	from jobs j join groups g on g.id = j.project_id join pools p on p.id = j.pool_id
 	left join person_names n on n.person_id = j.member_id
 	left join attempts a on a.job_id = j.id and a.n = j.attempts
@@ -109,7 +111,7 @@ func scanJobLine(row pgx.CollectableRow) (JobLine, error) {
 		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency, &c.Interactive, &l.QueueSeq,
 		&l.Submitted, &l.CancelAsk, &l.Finished, &l.ExitCode, &l.ExitSignal, &l.Result, &l.Attempts, &l.Charged, &l.Held, &chargedMs, &usedMs,
 		&a.ID, &a.Phase, &a.Funded, &a.MinMs, &a.Since, &a.Started, &a.ProtectedUntil, &a.Ended, &a.ElapsedMs, &a.Rule, &a.Cause, &price.Past.PPM, &price.Past.Turns,
-		&reason, &l.ReasonAt)
+		&reason, &l.ReasonAt, &l.After)
 	if err != nil {
 		return l, err
 	}
@@ -118,6 +120,9 @@ func scanJobLine(row pgx.CollectableRow) (JobLine, error) {
 		if err := json.Unmarshal(reason, l.Reason); err != nil {
 			return l, fmt.Errorf("reason of job %d: %w", l.ID, err)
 		}
+	}
+	if l.After != "" {
+		l.Reason = &scheduler.Reason{Job: l.ID, Code: scheduler.WhyDependency, Facts: []scheduler.Fact{{Name: scheduler.FactAfter, Value: l.After}}}
 	}
 	if a.ID != 0 {
 		l.Last = &a

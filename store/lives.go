@@ -332,6 +332,7 @@ func (l *life) reordered() bool {
 func (s *Store) keep(ctx context.Context, tx *Tx, lives ...*life) error {
 	var entries []ledger.Entry
 	var nodes []ledger.NodeID
+	var over []ledger.JobID
 	batch := &pgx.Batch{}
 	for _, l := range lives {
 		if !l.changed {
@@ -349,6 +350,9 @@ func (s *Store) keep(ctx context.Context, tx *Tx, lives ...*life) error {
 		if l.freed {
 			tx.Notify(channelCycle)
 		}
+		if l.state.Job == scheduler.JobOver {
+			over = append(over, l.job.ID)
+		}
 		tx.Notify(channelPage)
 	}
 	if len(entries) > 0 {
@@ -362,6 +366,9 @@ func (s *Store) keep(ctx context.Context, tx *Tx, lives ...*life) error {
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("write jobs: %w", err)
+	}
+	if len(over) > 0 {
+		return s.afterEnd(ctx, tx, over)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (s *Store) JobOutlook(ctx context.Context, id ledger.JobID) (JobOutlook, er
 	kept := false
 	err := s.readTx(ctx, "outlook", func(tx *Tx) error {
 		out = JobOutlook{}
-		err := tx.QueryRow(ctx, `select `+jobColumns+`, j.state, g.path from jobs j join groups g on g.id = j.project_id where j.id = $1`, id).
+		err := tx.QueryRow(ctx, `select `+jobColumns+`, case when j.blocked then 'blocked' else j.state end, g.path from jobs j join groups g on g.id = j.project_id where j.id = $1`, id).
 			Scan(append(jobFields(&job), &state, &path)...)
 		if noRow(err) {
 			return missingJob(id)

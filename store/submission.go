@@ -71,6 +71,7 @@ func (sub *Submission) check(t *target, actor ledger.Actor, now ledger.Instant) 
 
 // checkWorkload looks at what is to run.
 func (sub *Submission) checkWorkload(f *formCheck) {
+	f.want(!sub.Singleton || strings.TrimSpace(sub.Name) != "", "name", "job.singleton", "Only one job of a name at a time: give it a name.")
 	f.want(len(sub.Name) <= 200, "name", "job.name", "A job's name has at most 200 characters.")
 	f.want(strings.TrimSpace(sub.Command) != "", "command", "job.command", "Say what to run.")
 	f.want(len(sub.Command) <= mostCommand, "command", "job.command_length", "A command has at most 64 KiB; put more into a script.")

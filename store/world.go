@@ -145,8 +145,8 @@ func (r *reading) queue(batch *pgx.Batch) {
 	batch.Queue(`select a.id, a.renew_ms, a.warned_ms, a.idle_since from attempts a
 		where a.phase = 'running' and (a.renew_ms > 0 or a.warned_ms > 0 or a.idle_since is not null)`).Query(r.scanAsks)
 	// The heads of every member, so that one member's long array hides nobody.
-	batch.Queue(`select `+jobColumns+` from (select distinct pool_id, project_id, member_id from jobs where state = 'pending') q
-		cross join lateral (select * from jobs h where h.state = 'pending' and h.pool_id = q.pool_id and h.project_id = q.project_id
+	batch.Queue(`select `+jobColumns+` from (select distinct pool_id, project_id, member_id from jobs where state = 'pending' and not blocked) q
+		cross join lateral (select * from jobs h where h.state = 'pending' and not h.blocked and h.pool_id = q.pool_id and h.project_id = q.project_id
 			and h.member_id = q.member_id order by h.urgency desc, h.queue_seq, h.id limit $1) j
 		order by j.pool_id, j.project_id, j.urgency desc, j.queue_seq, j.id`, s.Policy.HeadsPerProject).Query(each(&s.Waiting, jobFields))
 }

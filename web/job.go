@@ -89,6 +89,9 @@ func contractFacts(d *store.JobDetail) []view.Fact {
 		{Name: "When money ends", Value: atEnd},
 		{Name: "Urgency", Value: strconv.Itoa(int(c.Urgency)), Term: "urgency"},
 	}
+	if d.After != "" {
+		facts = append(facts, view.Fact{Name: "Starts after", Value: "job " + d.After, ID: "job-after"})
+	}
 	if c.Interactive {
 		facts = append(facts, view.Fact{Name: "Interactive", Value: "warned before its protection ends"})
 	}

@@ -33,6 +33,8 @@ type submitCommand struct {
 	WhenMoneyEnds string    `help:"go_on (unfunded) or stop." enum:"go_on,stop," default:"" placeholder:"WHAT"`
 	Urgency       int       `short:"u" help:"0 to 9; sorts jobs inside the project." default:"0"`
 	OrFree        bool      `help:"Without funds, start unfunded instead of waiting."`
+	After         []string  `help:"Start after these jobs: ok:12 once job 12 has ended well, any:13 once job 13 has ended." placeholder:"ok:JOB"`
+	Singleton     bool      `help:"One job of this name at a time: wait for your earlier ones."`
 	Interactive   bool      `help:"Somebody sits at it: warn before its protection ends."`
 	MaxCharge     string    `help:"Most GPU-hours this job may ever cost." placeholder:"GPU-HOURS"`
 
@@ -80,7 +82,7 @@ func (c *submitCommand) submission() (api.Submit, error) {
 		Nodes: c.Nodes, GPUs: c.GPUs, GPUMilli: c.GPUMilli, CPUMilli: c.CPUMilli, RAMMiB: c.RAMMiB,
 		Command: shellText(c.Command), WorkDir: c.Workdir, Env: c.Env, OutputPath: c.Output, Checkpoint: c.Checkpoint,
 		MinRuntimeMS: c.Protect.millis(), GraceMS: c.Grace.millis(), MaxRuntimeMS: c.MaxRuntime.millis(),
-		Resumable: c.Resumable, WhenMoneyEnds: c.WhenMoneyEnds, Urgency: c.Urgency, OrFree: c.OrFree, Interactive: c.Interactive,
+		Resumable: c.Resumable, WhenMoneyEnds: c.WhenMoneyEnds, Urgency: c.Urgency, OrFree: c.OrFree, Interactive: c.Interactive, After: c.After, Singleton: c.Singleton,
 	}
 	if s.Key == "" {
 		s.Key = newKey()

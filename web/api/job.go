@@ -58,14 +58,16 @@ type Submit struct {
 	OutputPath string            `json:"output_path,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty"` // "signal:USR1" or a shell command
 
-	MinRuntimeMS  *int64 `json:"min_runtime_ms,omitempty"` // "Protected for"
-	GraceMS       *int64 `json:"grace_ms,omitempty"`       // real ms, SIGTERM to SIGKILL
-	MaxRuntimeMS  *int64 `json:"max_runtime_ms,omitempty"`
-	Resumable     *bool  `json:"resumable,omitempty"`
-	WhenMoneyEnds string `json:"when_money_ends,omitempty"`
-	Urgency       int    `json:"urgency,omitempty"` // 0..9
-	OrFree        bool   `json:"or_free,omitempty"`
-	Interactive   bool   `json:"interactive,omitempty"` // somebody sits at it: warned before its protection ends
+	MinRuntimeMS  *int64   `json:"min_runtime_ms,omitempty"` // "Protected for"
+	GraceMS       *int64   `json:"grace_ms,omitempty"`       // real ms, SIGTERM to SIGKILL
+	MaxRuntimeMS  *int64   `json:"max_runtime_ms,omitempty"`
+	Resumable     *bool    `json:"resumable,omitempty"`
+	WhenMoneyEnds string   `json:"when_money_ends,omitempty"`
+	Urgency       int      `json:"urgency,omitempty"` // 0..9
+	OrFree        bool     `json:"or_free,omitempty"`
+	Interactive   bool     `json:"interactive,omitempty"` // somebody sits at it: warned before its protection ends
+	After         []string `json:"after,omitempty"`       // "ok:12" or "any:13:14": start after these jobs
+	Singleton     bool     `json:"singleton,omitempty"`   // one job of this name, owner and project at a time
 	// MaxCharge is the most this job may ever cost; nil = no limit of its own.
 	MaxCharge *ledger.Amount `json:"max_charge_units,omitempty"`
 }

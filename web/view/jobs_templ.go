@@ -48,7 +48,7 @@ type JobRow struct {
 // JobForm submits a job. Posts: key, project, pool, name, nodes, gpus,
 // gpu_milli, cpus, memory_gib, command, workdir, environment (KEY=VALUE lines),
 // output, minimum, grace, maximum (durations: "1 h", "90 min", "60 s"),
-// resumable (on), checkpoint, check (1: only say what it would set aside), or_free (on), interactive (on), at_end (free or stop), max_charge, urgency.
+// resumable (on), checkpoint, check (1: only say what it would set aside), or_free (on), interactive (on), after, singleton (on), at_end (free or stop), max_charge, urgency.
 type JobForm struct {
 	Form       Form
 	Projects   []Option
@@ -790,6 +790,14 @@ func contractFields(m JobForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
+		templ_7745c5c3_Err = input(m.Form, field{Name: "after", Label: "Start after", Hint: "ok:12 any:13", Short: true, Help: "ok: once that job has ended well; any: once it has ended. Several with a space between."}).Render(ctx, templ_7745c5c3_Buffer)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
+		templ_7745c5c3_Err = input(m.Form, field{Name: "singleton", Label: "One job of this name at a time: wait for your earlier ones", Kind: "checkbox"}).Render(ctx, templ_7745c5c3_Buffer)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
 		templ_7745c5c3_Err = input(m.Form, field{Name: "interactive", Label: "Interactive: somebody sits at it; warn before its protection ends", Kind: "checkbox"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -843,7 +851,7 @@ func usableSide(rows []UsableRow) templ.Component {
 			var templ_7745c5c3_Var28 string
 			templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(u.Project + " on " + u.Pool)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/jobs.templ`, Line: 226, Col: 37}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/jobs.templ`, Line: 228, Col: 37}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 			if templ_7745c5c3_Err != nil {
@@ -864,7 +872,7 @@ func usableSide(rows []UsableRow) templ.Component {
 			var templ_7745c5c3_Var29 string
 			templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(" GPU-h, limited by " + u.LimitedBy)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/jobs.templ`, Line: 229, Col: 49}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/view/jobs.templ`, Line: 231, Col: 49}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 			if templ_7745c5c3_Err != nil {
