@@ -49,6 +49,13 @@ func parseAfter(words []string) ([]dependency, *ledger.Refusal) {
 	return out, nil
 }
 
+// lockName lets one submission of a singleton's name go on at a time, before its
+// number is drawn: each of two at once would else not see the other.
+func lockName(ctx context.Context, tx *Tx, job *scheduler.Job, name string) error {
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, fmt.Sprintf("singleton %d %d %s", job.Project, job.Member, name))
+	return err
+}
+
 // dependOn notes what a fresh job waits for, and blocks it while it must. A
 // singleton waits for every earlier job of its name, owner and project.
 func dependOn(ctx context.Context, tx *Tx, job *scheduler.Job, sub *Submission) error {
@@ -119,8 +126,19 @@ func dependOn(ctx context.Context, tx *Tx, job *scheduler.Job, sub *Submission) 
 // afterEnd lets what waited for jobs that are over go on: who has all it waited for
 // is queued, who waits for an end that cannot come any more is cancelled and told.
 func (s *Store) afterEnd(ctx context.Context, tx *Tx, over []ledger.JobID) error {
-	rows, err := tx.Query(ctx, `select w.id, d.kind, o.state, o.result from jobs w join job_dependencies d on d.job_id = w.id join jobs o on o.id = d.on_job
-		where w.blocked and w.state in ('pending', 'paused') and w.id in (select job_id from job_dependencies where on_job = any($1)) order by w.id, o.id`, over)
+	// Locked before their dependencies are read: of two ends at once, each the last
+	// that a job waits for but for the other, the second sees the first.
+	rows, err := tx.Query(ctx, `select id from jobs where blocked and state in ('pending', 'paused')
+		and id in (select job_id from job_dependencies where on_job = any($1)) order by id for update`, over)
+	if err != nil {
+		return err
+	}
+	waiting, err := pgx.CollectRows(rows, pgx.RowTo[ledger.JobID])
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	rows, err = tx.Query(ctx, `select d.job_id, d.kind, o.state, o.result from job_dependencies d join jobs o on o.id = d.on_job
+		where d.job_id = any($1) order by d.job_id, o.id`, waiting)
 	if err != nil {
 		return err
 	}
@@ -150,8 +168,7 @@ func (s *Store) afterEnd(ctx context.Context, tx *Tx, over []ledger.JobID) error
 		}
 	}
 	if len(ready) > 0 {
-		if _, err := tx.Exec(ctx, `with mine as (select id from jobs where id = any($1) order by id for update)
-			update jobs set blocked = false from mine where jobs.id = mine.id`, ready); err != nil {
+		if _, err := tx.Exec(ctx, `update jobs set blocked = false where id = any($1)`, ready); err != nil {
 			return err
 		}
 		tx.Notify(channelCycle)
@@ -181,6 +198,9 @@ func (s *Store) neverStart(ctx context.Context, tx *Tx, ids []ledger.JobID) erro
 		}
 		if _, err := tx.Exec(ctx, `insert into outbox (at, kind, person_id, subject, body) values ($1, 'job.dependency', $2, $3, $4)`,
 			tx.Now, l.job.Member, fmt.Sprintf("Job %d is cancelled: a job it was to follow did not end well", id), body); err != nil {
+			return err
+		}
+		if err := audit(ctx, tx, Command{}, act{Verb: "job.never", Subject: subjectOf("job", int64(id)), After: map[string]string{"state": "cancelled", "why": "dependency-failed"}}); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,6 +44,10 @@ func TestJobsStartAfterOthers(t *testing.T) {
 	if err := k.pool.QueryRow(t.Context(), `select count(*) from outbox where kind = 'job.dependency'`).Scan(&letters); err != nil || letters != 1 {
 		t.Errorf("%d letters, %v", letters, err)
 	}
+	noted := 0
+	if err := k.pool.QueryRow(t.Context(), `select count(*) from audit where verb = 'job.never' and subject = 'job 3'`).Scan(&noted); err != nil || noted != 1 {
+		t.Errorf("%d audit lines, %v", noted, err)
+	}
 	for _, words := range [][]string{{"ok:2"}, {"ok:99"}, {"maybe:1"}, {"ok:x"}, {"ok"}} {
 		sub := Submission{Project: "/lab/a", Pool: "h100", GPUs: 8, Command: "true", After: words}
 		if _, err := k.SubmitJob(t.Context(), k.command(), sub); err == nil {
@@ -69,6 +74,33 @@ func TestCancellingResolvesWhatFollows(t *testing.T) {
 	}
 	for _, id := range []ledger.JobID{one, two, three} {
 		k.want(t, id, "cancelled ")
+	}
+}
+
+// Whose two awaited jobs end in the same moment is queued, not forgotten.
+func TestTwoEndsAtOnceLetGo(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	k.project(t, "a", 1000)
+	var pairs [8][3]ledger.JobID
+	for i := range pairs {
+		a, b := k.submit(t, "a", 1, 8, anHour), k.submit(t, "a", 1, 8, anHour)
+		pairs[i] = [3]ledger.JobID{a, b, k.submit(t, "a", 1, 8, anHour, func(s *Submission) { s.After = []string{fmt.Sprintf("any:%d:%d", a, b)} })}
+	}
+	for _, p := range pairs {
+		ended := make(chan error, 2)
+		commands := [2]Command{k.command(), k.command()}
+		for i, cmd := range commands {
+			go func() { ended <- k.CancelJob(t.Context(), cmd, p[i]) }()
+		}
+		for range commands {
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if k.blocked(t, p[2]) {
+			t.Errorf("job %d waits for ever", p[2])
+		}
 	}
 }
 

@@ -186,7 +186,7 @@ func (d *JobDetail) fill(ctx context.Context, tx *Tx) error {
 	if d.State != "waiting" {
 		return nil
 	}
-	if err := tx.QueryRow(ctx, `select (select count(*) from jobs where pool_id = $1 and state = 'pending')
+	if err := tx.QueryRow(ctx, `select (select count(*) from jobs where pool_id = $1 and state = 'pending' and not blocked)
 			+ (select count(*) from attempts where pool_id = $1 and phase = 'reserved')`, d.Pool).Scan(&d.Queued); err != nil {
 		return err
 	}

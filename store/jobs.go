@@ -68,6 +68,11 @@ func (s *Store) SubmitJob(ctx context.Context, cmd Command, sub Submission) (led
 		if err := reserveOnToken(ctx, tx, cmd.Actor.Token, job); err != nil {
 			return 0, err
 		}
+		if sub.Singleton {
+			if err := lockName(ctx, tx, job, sub.Name); err != nil {
+				return 0, err
+			}
+		}
 		if err := insertJob(ctx, tx, job, cmd.Actor.Token, sub); err != nil {
 			return 0, err
 		}

@@ -92,7 +92,7 @@ const sqlJobLine = `select j.id, j.name, j.preset, j.state, j.project_id, g.path
 	case when a.phase <> 'closed' then coalesce((select sum(h.amount - h.spent - h.released)::bigint from hold_pieces h where h.attempt_id = a.id), 0) else 0 end,
 	coalesce(a.charged_ms, 0), coalesce(least(a.proven_ms, a.hold_until_ms), 0), coalesce(a.id, 0), coalesce(a.phase, ''), coalesce(a.funded, false), coalesce(a.min_ms, 0), a.since, a.started_at, a.protected_until, a.ended_at,
 	coalesce(a.elapsed_ms, a.proven_ms, 0), coalesce(a.stop_rule, ''), coalesce(a.cause, ''), coalesce(a.past_ppm, 0), coalesce(a.price_turns, '{}'),
-	r.reason, r.at, coalesce(case when j.blocked then (select string_agg(d.on_job::text, ', ' order by d.on_job) from job_dependencies d join jobs o on o.id = d.on_job
+	r.reason, r.at, coalesce(case when j.blocked and j.state in ('pending', 'paused') then (select string_agg(d.on_job::text, ', ' order by d.on_job) from job_dependencies d join jobs o on o.id = d.on_job
 		where d.job_id = j.id and o.state in ('pending', 'paused', 'live')) end, '')
 	from jobs j join groups g on g.id = j.project_id join pools p on p.id = j.pool_id
 	left join person_names n on n.person_id = j.member_id

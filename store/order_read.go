@@ -105,7 +105,7 @@ func (s *Store) PoolOrder(ctx context.Context, pool ledger.PoolID, after string,
 func (o *PoolOrder) read(ctx context.Context, tx *Tx, from orderCursor, limit int) error {
 	var err error
 	o.Rows, err = jobLines(ctx, tx, ` join (select q.id, coalesce(w.rank, $6) as place from jobs q left join job_reasons w on w.job_id = q.id
-			where q.pool_id = $1 and q.state = 'pending' and (coalesce(w.rank, $6), q.queue_seq, q.id) > ($2, $3, $4)
+			where q.pool_id = $1 and q.state = 'pending' and not q.blocked and (coalesce(w.rank, $6), q.queue_seq, q.id) > ($2, $3, $4)
 			order by place, q.queue_seq, q.id limit $5) f on f.id = j.id
 		order by f.place, j.queue_seq, j.id`, o.ID, from.rank, from.seq, from.job, limit+1, unranked)
 	if err != nil || len(o.Rows) <= limit {

@@ -90,7 +90,7 @@ func standingsOf(ctx context.Context, tx *Tx, pool ledger.PoolID) ([]StandingLin
 	rows, err := tx.Query(ctx, `select g.id, coalesce(g.parent_id, 0), g.path, g.title, g.kind = 'project',
 			coalesce(s.usage, 0), coalesce(s.commitment, 0), coalesce(s.micro_gpu, 0), coalesce(w.n, 0), coalesce(w.funded, 0), coalesce(w.head, 0)
 		from groups g left join standings s on s.group_id = g.id and s.pool_id = $1
-		left join (select project_id, count(*)::int as n, count(*) filter (where min_ms > 0)::int as funded, min(queue_seq) filter (where min_ms > 0) as head from jobs where pool_id = $1 and state = 'pending' group by project_id) w
+		left join (select project_id, count(*)::int as n, count(*) filter (where min_ms > 0)::int as funded, min(queue_seq) filter (where min_ms > 0) as head from jobs where pool_id = $1 and state = 'pending' and not blocked group by project_id) w
 			on w.project_id = g.id
 		where g.parent_id is not null and (s.group_id is not null or w.n > 0 or g.kind = 'program') order by g.path`, pool)
 	if err != nil {
