@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 
 	"tranche/ledger"
 )
@@ -168,10 +169,11 @@ func (c *cycle) refill() Bucket {
 
 // fundsOf finds a project's funds in a pool; nil when it never had a lot.
 func (c *cycle) fundsOf(pool ledger.PoolID, project ledger.GroupID) *ledger.Funds {
-	i, ok := slices.BinarySearchFunc(c.funds, pool, func(f ledger.Funds, pool ledger.PoolID) int {
-		return cmp.Or(cmp.Compare(f.Pool, pool), cmp.Compare(f.Project, project))
+	i := sort.Search(len(c.funds), func(i int) bool { // by place: funds are large
+		f := &c.funds[i]
+		return f.Pool > pool || f.Pool == pool && f.Project >= project
 	})
-	if !ok {
+	if i == len(c.funds) || c.funds[i].Pool != pool || c.funds[i].Project != project {
 		return nil
 	}
 	return &c.funds[i]
@@ -213,6 +215,7 @@ type poolCycle struct {
 	rank                 int
 	loose                *loose
 	freeAt               [][]Instant
+	roomsAt              map[[2]int64]Instant // roomAt, by GPUs per node and nodes
 	memo                 memos
 	people               []ratio // by person: funded usage and commitment over member share
 	maintained           bool    // some node is in its planned maintenance now
@@ -227,6 +230,7 @@ type poolCycle struct {
 	asking               []asking
 	failed               []failedTry // when somebody asks
 	changes              []int32     // rooms that starts and victims have changed, in order
+	left                 []int32     // rows of the last start's victims
 }
 
 // mark is what this cycle has changed about a live attempt.

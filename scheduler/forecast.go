@@ -8,6 +8,19 @@ import (
 // roomAt estimates when a shape's nodes will have enough devices that nobody is
 // protected on: the earliest instant, or 0 when that is not foreseeable.
 func (pc *poolCycle) roomAt(sh *Shape) Instant {
+	key := [2]int64{sh.GPUs, max(1, sh.Nodes)}
+	at, known := pc.roomsAt[key]
+	if !known {
+		if pc.roomsAt == nil {
+			pc.roomsAt = map[[2]int64]Instant{}
+		}
+		at = pc.nodesAt(sh)
+		pc.roomsAt[key] = at
+	}
+	return at
+}
+
+func (pc *poolCycle) nodesAt(sh *Shape) Instant {
 	free := pc.devicesFreeAt()
 	var nodes []Instant
 	for i := range pc.rooms {
@@ -42,18 +55,17 @@ func (pc *poolCycle) devicesFreeAt() [][]Instant {
 }
 
 func (pc *poolCycle) foresee() [][]Instant {
-	busy := make([]map[int32]Instant, len(pc.rooms))
+	busy, out := pc.devicesByRoom(), make([][]Instant, len(pc.rooms))
 	hold := func(placed []Placed, until Instant) {
 		for k := range placed {
 			n, ok := pc.pi.roomOf[placed[k].Node]
 			if !ok {
 				continue
 			}
-			if busy[n] == nil {
-				busy[n] = map[int32]Instant{}
-			}
 			for _, d := range placed[k].Devices {
-				busy[n][d] = max(busy[n][d], until)
+				if i := pc.rooms[n].slotIndex(d); i >= 0 {
+					busy[n][i] = max(busy[n][i], until)
+				}
 			}
 		}
 	}
@@ -71,14 +83,27 @@ func (pc *poolCycle) foresee() [][]Instant {
 		}
 		hold(l.Placed, until)
 	}
-	out := make([][]Instant, len(pc.rooms))
 	for n := range pc.rooms {
-		for _, d := range pc.rooms[n].node.Devices {
-			if !d.Dead {
-				out[n] = append(out[n], max(pc.now, busy[n][d.Index]))
+		out[n] = busy[n][:0]
+		for i := range pc.rooms[n].slots {
+			if !pc.rooms[n].slots[i].dead {
+				out[n] = append(out[n], busy[n][i])
 			}
 		}
 		slices.Sort(out[n])
+	}
+	return out
+}
+
+// devicesByRoom gives room for an instant per device, each the present.
+func (pc *poolCycle) devicesByRoom() [][]Instant {
+	all, out := make([]Instant, len(pc.pi.slots)), make([][]Instant, len(pc.rooms))
+	for i := range all {
+		all[i] = pc.now
+	}
+	for i := range out {
+		n := len(pc.rooms[i].slots)
+		out[i], all = all[:n:n], all[n:]
 	}
 	return out
 }

@@ -15,8 +15,8 @@ type index struct {
 	pools   []*poolIndex          // as Snapshot.Pools
 	waiting map[ledger.JobID]*Job // of a kept snapshot
 	listed  []Job                 // not yet in waiting
-	live    map[AttemptRef]*Live
-	funds   []ledger.Funds // room for a cycle's copy; one cycle at a time decides on a snapshot
+	live    map[AttemptRef]*Live  // of a kept snapshot
+	funds   []ledger.Funds        // room for a cycle's copy; one cycle at a time decides on a snapshot
 }
 
 // poolIndex is one pool's nodes, live attempts and queues.
@@ -27,8 +27,8 @@ type poolIndex struct {
 	roomOf  map[ledger.NodeID]int32
 	share   []int64 // by group
 	rows    []row
-	rowOf   map[AttemptRef]int32
-	queues  [2][]*queue // funded, unfunded; by project's position
+	rowOf   map[AttemptRef]int32 // of a kept snapshot
+	queues  [2][]*queue          // funded, unfunded; by project's position
 	shapes  map[shapeKey]int32
 	shapeOf []shapeKey // by number
 	kinds   map[kindKey]int32
@@ -37,8 +37,9 @@ type poolIndex struct {
 	maint   int     // nodes with maintenance planned
 	holders []*Live // in phase Reserved, by job and attempt; the first is the holder
 	people  map[personKey]int32
-	marks   []mark  // room for a cycle's marks
-	past    []int32 // room for its list of the unprotected
+	last    [2]*queue // that a job was put into
+	marks   []mark    // room for a cycle's marks
+	past    []int32   // room for its list of the unprotected
 	scratch scratch
 }
 
@@ -51,6 +52,7 @@ type row struct {
 	phase   Phase
 	funded  bool
 	milli   int64   // charged
+	devices int32   // on all its nodes
 	commit  Instant // protected until; before the claim 0
 	minMs   int64
 	holdEnd Instant // when more funds must be found; 0 = never
@@ -122,7 +124,7 @@ func (s *Snapshot) index() *index {
 	if s.ix == nil {
 		s.ix = newIndex(s)
 		for i := range s.Live {
-			s.ix.putLive(&s.Live[i])
+			s.ix.addLive(&s.Live[i])
 		}
 		for i := range s.Waiting {
 			s.ix.enqueue(&s.Waiting[i])
@@ -133,19 +135,28 @@ func (s *Snapshot) index() *index {
 }
 
 // kept is the index of a snapshot that somebody changes piece by piece: it knows
-// its waiting jobs by their numbers.
+// its waiting jobs and its attempts by their numbers.
 func (s *Snapshot) kept() *index {
 	ix := s.index()
 	for i := range ix.listed {
 		ix.waiting[ix.listed[i].ID] = &ix.listed[i]
 	}
 	ix.listed = nil
+	if ix.live == nil {
+		ix.live = make(map[AttemptRef]*Live, len(s.Live))
+		for i := range s.Live {
+			ix.live[s.Live[i].ref()] = &s.Live[i]
+		}
+		for _, pi := range ix.pools {
+			pi.number()
+		}
+	}
 	return ix
 }
 
 func newIndex(s *Snapshot) *index {
 	ix := &index{
-		t: newTree(s.Groups), waiting: map[ledger.JobID]*Job{}, live: make(map[AttemptRef]*Live, len(s.Live)),
+		t: newTree(s.Groups), waiting: map[ledger.JobID]*Job{},
 	}
 	for i := range s.Pools {
 		ix.pools = append(ix.pools, newPoolIndex(s, ix.t, &s.Pools[i]))
@@ -156,7 +167,7 @@ func newIndex(s *Snapshot) *index {
 func newPoolIndex(s *Snapshot, t *tree, p *Pool) *poolIndex {
 	pi := &poolIndex{
 		pool: p, roomOf: map[ledger.NodeID]int32{}, share: make([]int64, len(t.groups)),
-		rowOf: make(map[AttemptRef]int32, len(s.Live)), rows: make([]row, 0, len(s.Live)), shapes: map[shapeKey]int32{}, kinds: map[kindKey]int32{},
+		rows: make([]row, 0, len(s.Live)), shapes: map[shapeKey]int32{}, kinds: map[kindKey]int32{},
 		people: map[personKey]int32{},
 	}
 	for i := range s.Shares {
@@ -210,22 +221,36 @@ func (ix *index) poolOf(id ledger.PoolID) *poolIndex {
 
 func (l *Live) ref() AttemptRef { return AttemptRef{Job: l.Job.ID, N: l.N} }
 
+// number lets a pool find its rows by their attempts.
+func (pi *poolIndex) number() {
+	pi.rowOf = make(map[AttemptRef]int32, len(pi.rows))
+	for i := range pi.rows {
+		pi.rowOf[pi.rows[i].live.ref()] = int32(i)
+	}
+}
+
 // putLive adds or replaces an attempt.
 func (ix *index) putLive(l *Live) {
-	ref := l.ref()
-	ix.dropLive(ref)
+	ix.dropLive(l.ref())
+	ix.live[l.ref()] = l
+	if pi := ix.addLive(l); pi != nil && l.Phase != Reserved {
+		pi.rowOf[l.ref()] = int32(len(pi.rows) - 1)
+	}
+}
+
+// addLive adds an attempt that is not there yet to its pool, and gives that.
+func (ix *index) addLive(l *Live) *poolIndex {
 	pi, g := ix.poolOf(l.Job.Pool), ix.t.pos(l.Job.Project)
-	ix.live[ref] = l
 	if pi == nil {
-		return
+		return nil
 	}
 	if l.Phase == Reserved {
 		pi.putHolder(l, g)
-		return
+		return pi
 	}
-	pi.rowOf[ref] = int32(len(pi.rows))
 	pi.rows = append(pi.rows, newRow(l, g, pi.personOf(l.Job.Project, l.Job.Member)))
 	pi.occupy(pi.rooms, l, l.Phase, 1)
+	return pi
 }
 
 // personOf numbers a member of a project.
@@ -243,6 +268,9 @@ func newRow(l *Live, g, person int32) row {
 	r := row{
 		live: l, group: g, person: person, phase: l.Phase, funded: l.Funded, milli: l.Job.Rate.MilliGPU,
 		asks: l.RenewMs > 0 || l.Job.Contract.Interactive, commit: l.ProtectedUntil, minMs: l.Job.Contract.MinMs,
+	}
+	for i := range l.Placed {
+		r.devices += int32(len(l.Placed[i].Devices))
 	}
 	if l.Started == 0 {
 		r.commit = 0
@@ -324,12 +352,16 @@ func bySeq(a, b *Job) int {
 }
 
 func (pi *poolIndex) queueOf(j *Job, g int32) *queue {
-	list := &pi.queues[money(j)]
+	list, last := &pi.queues[money(j)], &pi.last[money(j)]
+	if *last != nil && (*last).group == g { // as a sorted list brings them
+		return *last
+	}
 	i, ok := slices.BinarySearchFunc(*list, g, func(q *queue, g int32) int { return cmp.Compare(q.group, g) })
 	if !ok {
 		*list = slices.Insert(*list, i, &queue{group: g})
 	}
-	return (*list)[i]
+	*last = (*list)[i]
+	return *last
 }
 
 // money is 0 for jobs that start funded, 1 for the others.
@@ -341,13 +373,20 @@ func money(j *Job) int {
 }
 
 func (q *queue) laneOf(j *Job) *lane {
-	i, ok := slices.BinarySearchFunc(q.lanes, j, func(l *lane, j *Job) int {
-		return cmp.Or(cmp.Compare(j.Contract.Urgency, l.urgency), cmp.Compare(l.member, j.Member))
-	})
-	if !ok {
+	i := 0 // lanes are few
+	for i < len(q.lanes) && q.lanes[i].before(j) {
+		i++
+	}
+	if i == len(q.lanes) || q.lanes[i].urgency != j.Contract.Urgency || q.lanes[i].member != j.Member {
 		q.lanes = slices.Insert(q.lanes, i, &lane{urgency: j.Contract.Urgency, member: j.Member})
 	}
 	return q.lanes[i]
+}
+
+// before says whether a lane comes before a job's own.
+func (l *lane) before(j *Job) bool {
+	u := j.Contract.Urgency
+	return l.urgency > u || l.urgency == u && l.member < j.Member
 }
 
 func (pi *poolIndex) shapeFor(j *Job) int32 {
@@ -433,6 +472,10 @@ func (s *Snapshot) Rearrange() {
 	}
 	old := s.kept()
 	s.ix = newIndex(s)
+	s.ix.live = make(map[AttemptRef]*Live, len(old.live))
+	for _, pi := range s.ix.pools {
+		pi.number()
+	}
 	for _, l := range old.live {
 		s.ix.putLive(l)
 	}

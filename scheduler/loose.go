@@ -9,18 +9,18 @@ import (
 // protection by project. Attempts told to stop in this cycle stay in the lists.
 type loose struct {
 	unfunded []int32
-	past     []int32   // funded, past protection
-	has      []bool    // by group: has such
-	funded   [][]int32 // past by group; nil until somebody searches
-	groups   []int32   // of funded, ascending
-	least    []GPUTime // by group: least commitment of a loose funded attempt in it or below; 0 = there is none
-	urgency  []int8    // by group: the least among its loose funded attempts
-	reach    []GPUTime // by group: what a start may at most add and still evict under V3; see reachOf
-	known    []int32   // by group: version of reach
-	version  int32     // moves with every start of the cycle
-	devices  []int64   // by room: devices of all loose attempts, at most
-	free     []tally   // by room: what its unfunded would give
-	byRoom   [][]int32 // loose attempts
+	past     []int32      // funded, past protection
+	has      []bool       // by group: has such
+	funded   [][]int32    // past by group; nil until somebody searches
+	groups   []int32      // of funded, ascending
+	least    []GPUTime    // by group: least commitment of a loose funded attempt in it or below; 0 = there is none
+	urgency  []int8       // by group: the least among its loose funded attempts
+	reach    []GPUTime    // by group: what a start may at most add and still evict under V3; see reachOf
+	known    []int32      // by group: version of reach
+	version  int32        // moves with every start of the cycle
+	devices  []int64      // by room: devices of all loose attempts, at most
+	free     []tally      // by room: what its unfunded would give
+	byRoom   [2][][]int32 // the unfunded, and the funded past protection
 }
 
 // looseRows lists the unprotected, once per cycle. Cost: O(rows).
@@ -60,12 +60,13 @@ func (pc *poolCycle) byGroup() *loose {
 	if lo.funded != nil {
 		return lo
 	}
-	lo.devices, lo.byRoom = make([]int64, len(pc.rooms)), make([][]int32, len(pc.rooms))
-	for _, list := range [2][]int32{lo.unfunded, lo.past} {
+	lo.devices = make([]int64, len(pc.rooms))
+	for money, list := range [2][]int32{lo.unfunded, lo.past} {
+		lo.byRoom[money] = make([][]int32, len(pc.rooms))
 		for _, i := range list {
 			lo.each(pc, i, func(n int32, p *Placed) {
 				lo.devices[n] += int64(len(p.Devices))
-				lo.byRoom[n] = append(lo.byRoom[n], i)
+				lo.byRoom[money][n] = append(lo.byRoom[money][n], i)
 			})
 		}
 	}

@@ -38,6 +38,14 @@ type field struct {
 	usage      []GPUTime
 	commitment []GPUTime
 	share      []int64
+	paths      pathMemo
+}
+
+// pathMemo is the last path that was asked for: a project that waits for a
+// place asks again and again, and nothing moves until something starts.
+type pathMemo struct {
+	group int32
+	path  []Standing // nil = none
 }
 
 func newField(t *tree, share []int64) *field {
@@ -59,6 +67,7 @@ func (f *field) sumUp() {
 
 // commit adds commitment to a group and all above it.
 func (f *field) commit(g int32, d GPUTime) {
+	f.paths = pathMemo{}
 	for ; g >= 0; g = f.t.parent[g] {
 		f.commitment[g] += d
 	}
@@ -73,10 +82,14 @@ func (f *field) standing(p *Pool, g int32) Standing {
 }
 
 // path gives the standings of a group and its ancestors below the root, root's
-// child first.
+// child first; to be read only.
 func (f *field) path(p *Pool, g int32) []Standing {
+	if f.paths.path != nil && f.paths.group == g {
+		return f.paths.path
+	}
 	n := f.t.depth[g]
 	out := make([]Standing, n)
+	f.paths = pathMemo{g, out}
 	for ; n > 0; n-- {
 		out[n-1] = f.standing(p, g)
 		g = f.t.parent[g]

@@ -35,6 +35,7 @@ func (pc *poolCycle) pass(money int) {
 	}
 	tn := newTournament(&pc.fields[money])
 	pc.enter(tn, money)
+	pc.growReasons(money)
 	for g := tn.first(); g >= 0 && pc.plan.Steps < pc.p.MaxSteps; g = tn.first() {
 		cu := pc.cursor[g]
 		// Without reasons to give, a project that cannot start anything is not gone through.
@@ -68,6 +69,17 @@ func (pc *poolCycle) pass(money int) {
 	for g := tn.first(); g >= 0; g = tn.first() {
 		pc.refuseAll(pc.cursor[g], WhyOutOfWork)
 		tn.remove(g)
+	}
+}
+
+// growReasons makes room for a reason per waiting job, which are many and large.
+func (pc *poolCycle) growReasons(money int) {
+	n := 0
+	for _, q := range pc.pi.queues[money] {
+		n += min(q.jobs, pc.p.HeadsPerProject)
+	}
+	if !pc.s.Quiet {
+		pc.plan.Reasons = slices.Grow(pc.plan.Reasons, n)
 	}
 }
 
@@ -295,9 +307,9 @@ func (pc *poolCycle) started(tn *tournament, start *Start, e *entry, g int32, mo
 		pc.countMember(e.job)
 	}
 	pc.fulfilled(e)
-	for i := range start.Evict {
-		if row, ok := pc.pi.rowOf[start.Evict[i].AttemptRef]; ok && pc.pi.rows[row].group >= 0 {
-			tn.restand(pc.pi.rows[row].group)
+	for _, row := range pc.left {
+		if g := pc.pi.rows[row].group; g >= 0 {
+			tn.restand(g)
 		}
 	}
 }

@@ -229,6 +229,11 @@ func (rm *room) open(a *ask) bool {
 	return a.until == 0 || (rm.maint == 0 || a.until <= rm.maint) && (rm.kept == 0 || a.holder || a.until <= rm.kept)
 }
 
+// lacks says at once that a room has too few whole devices, as most do.
+func (rm *room) lacks(a *ask) bool {
+	return !a.shape.shared() && (rm.free < a.shape.GPUs && (!a.nominated || rm.free+rm.leaving < a.shape.GPUs))
+}
+
 // fit says whether one rank of a shape has room and how much would be left over.
 func (rm *room) fit(a *ask) (string, leftover) {
 	if rm.health != Healthy {
@@ -322,6 +327,9 @@ func bestFit(rooms []room, a *ask) []Placed {
 	if sh.Nodes <= 1 {
 		best, least := -1, leftover{}
 		for i := range rooms {
+			if rooms[i].lacks(a) {
+				continue
+			}
 			why, left := rooms[i].fit(a)
 			if why == FitsOK && (best < 0 || left.compare(least) < 0) {
 				best, least = i, left
@@ -338,6 +346,9 @@ func bestFit(rooms []room, a *ask) []Placed {
 	}
 	var all []candidate
 	for i := range rooms {
+		if rooms[i].lacks(a) {
+			continue
+		}
 		if why, left := rooms[i].fit(a); why == FitsOK {
 			all = append(all, candidate{i, left})
 		}

@@ -27,12 +27,12 @@ func (ev *eviction) chooseRoom() *victims {
 			continue
 		}
 		list = list[:0]
-		for _, row := range lo.byRoom[i] {
-			pc.plan.Steps++
-			list = slices.Grow(list, 1)[:len(list)+1]
-			if !ev.candidate(&list[len(list)-1], row, onlyUnfunded) {
-				list = list[:len(list)-1]
-			}
+		if !ev.ownOnly {
+			list = ev.candidates(list, lo.byRoom[0][i])
+		}
+		// The funded come after all unfunded: of no use once those have filled a room.
+		if !onlyUnfunded && (bestRoom < 0 || rank(best[len(best)-1].rule) > 0) {
+			list = ev.candidates(list, lo.byRoom[1][i])
 		}
 		if len(list) == 0 {
 			continue
@@ -48,13 +48,25 @@ func (ev *eviction) chooseRoom() *victims {
 	return ev.proposal(ev.prune(bestRoom, best))
 }
 
+// candidates appends those of a room's rows that may go for the job.
+func (ev *eviction) candidates(list []candidate, rows []int32) []candidate {
+	ev.pc.plan.Steps += int64(len(rows))
+	for _, row := range rows {
+		list = slices.Grow(list, 1)[:len(list)+1]
+		if !ev.candidate(&list[len(list)-1], row) {
+			list = list[:len(list)-1]
+		}
+	}
+	return list
+}
+
 // candidate says whether and by which rule a row may go for the job, and fills in c.
-func (ev *eviction) candidate(c *candidate, row int32, onlyUnfunded bool) bool {
+func (ev *eviction) candidate(c *candidate, row int32) bool {
 	pc := ev.pc
 	r, m := &pc.pi.rows[row], pc.marks[row]
 	c.row, c.rule = row, V1
 	switch {
-	case m.stopping, m.funded && onlyUnfunded, ev.ownOnly && (!m.funded || r.group != ev.group):
+	case m.stopping, ev.ownOnly && r.group != ev.group:
 		return false
 	case !m.funded:
 	case ev.only != nil:
@@ -103,12 +115,15 @@ func (ev *eviction) fill(room int32, list, best []candidate) []candidate {
 			return nil
 		}
 	}
+	rm := &ev.pc.rooms[room]
+	if !ev.shared && ev.falls(rm, list) {
+		return nil
+	}
 	for i := 1; i < len(list); i++ { // few, and nearly sorted already
 		for k := i; k > 0 && ev.before(&list[k], &list[k-1]) < 0; k-- {
 			list[k], list[k-1] = list[k-1], list[k]
 		}
 	}
-	rm := &ev.pc.rooms[room]
 	g := ev.tally(rm)
 	chosen, full := ev.pc.scratch.tried[:0], false
 	for i := range list {
@@ -128,6 +143,16 @@ func (ev *eviction) fill(room int32, list, best []candidate) []candidate {
 		return nil
 	}
 	return append(best[:0], chosen...)
+}
+
+// falls says at once that even all the candidates have too few devices between
+// them.
+func (ev *eviction) falls(rm *room, list []candidate) bool {
+	lacks := ev.job.Shape.GPUs - rm.free - rm.leaving
+	for i := range list {
+		lacks -= int64(ev.pc.pi.rows[list[i].row].devices)
+	}
+	return lacks > 0
 }
 
 // forget takes back what admit has counted of candidates.

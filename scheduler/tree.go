@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"slices"
 
 	"tranche/ledger"
@@ -11,6 +10,7 @@ import (
 // Snapshot.Groups; −1 is "above the root".
 type tree struct {
 	groups    []Group
+	ids       []ledger.GroupID // of groups
 	parent    []int32
 	depth     []int32
 	suspended []bool // itself or an ancestor
@@ -25,6 +25,10 @@ func newTree(groups []Group) *tree {
 	t := &tree{
 		groups: groups, parent: make([]int32, len(groups)), depth: make([]int32, len(groups)),
 		suspended: make([]bool, len(groups)), children: make([][]int32, len(groups)),
+	}
+	t.ids = make([]ledger.GroupID, len(groups))
+	for i := range groups {
+		t.ids[i] = groups[i].ID
 	}
 	for i := range groups {
 		t.parent[i] = t.pos(groups[i].Parent)
@@ -67,7 +71,7 @@ func (t *tree) pos(id ledger.GroupID) int32 {
 	if id == 0 {
 		return -1
 	}
-	i, ok := slices.BinarySearchFunc(t.groups, id, func(g Group, id ledger.GroupID) int { return cmp.Compare(g.ID, id) })
+	i, ok := slices.BinarySearch(t.ids, id)
 	if !ok {
 		return -1
 	}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"strconv"
 
 	"tranche/ledger"
@@ -312,16 +313,17 @@ func (pc *poolCycle) roomFacts(e *entry) *roomReason {
 	rr := &roomReason{facts: shapeFacts(&e.job.Shape)}
 	pc.memo.facts[e.shape] = rr
 	sh := &e.job.Shape
-	counts := map[string]int{}
+	a := pc.askOf(e, e.job.Contract.MinMs, false)
+	dims := [...]string{FitsOK, FitsDevices, FitsSharing, FitsCPU, FitsRAM, FitsHealth, FitsLimit}
+	var counts [len(dims)]int
 	for i := range pc.rooms {
-		a := pc.askOf(e, e.job.Contract.MinMs, false)
 		why, _ := pc.rooms[i].fit(&a)
-		counts[why]++
+		counts[slices.Index(dims[:], why)]++
 	}
-	rr.facts = append(rr.facts, Fact{FactFree, strconv.Itoa(counts[FitsOK])}, Fact{FactNodes, strconv.Itoa(len(pc.rooms))})
-	for _, dim := range []string{FitsDevices, FitsSharing, FitsCPU, FitsRAM, FitsHealth, FitsLimit} {
-		if n := counts[dim]; n > 0 {
-			rr.facts = append(rr.facts, Fact{FactRejected + dim, strconv.Itoa(n)})
+	rr.facts = append(rr.facts, Fact{FactFree, strconv.Itoa(counts[0])}, Fact{FactNodes, strconv.Itoa(len(pc.rooms))})
+	for k := 1; k < len(dims); k++ {
+		if counts[k] > 0 {
+			rr.facts = append(rr.facts, Fact{FactRejected + dims[k], strconv.Itoa(counts[k])})
 		}
 	}
 	if lacks := max(1, sh.Nodes)*sh.GPUs - pc.freeGPUs(); lacks > 0 {
@@ -330,7 +332,7 @@ func (pc *poolCycle) roomFacts(e *entry) *roomReason {
 	if at := pc.roomAt(sh); at > 0 {
 		rr.facts = append(rr.facts, Fact{FactUntil, strconv.FormatInt(int64(at), 10)})
 	}
-	pc.limited(e, rr, int64(counts[FitsOK]), int64(counts[FitsLimit]))
+	pc.limited(e, rr, int64(counts[0]), int64(counts[len(dims)-1]))
 	return rr
 }
 

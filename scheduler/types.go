@@ -49,7 +49,7 @@ func DefaultPolicy() Policy {
 		MarginPPM: 50_000, GraceMs: minute, GraceCapMs: 10 * minute, UnfundedGraceMs: 15_000,
 		MaxRuntimeMs: 7 * 24 * 60 * minute, HoldStepMs: 15 * minute, DebugMinMs: 15 * minute, DebugGPUs: 2,
 		HeadsPerProject: 32, PastProtectionPPM: 1_000_000, EvictPerMinute: 600, EvictBurst: 600,
-		Placer: "best-fit", MaxSteps: 1_000_000, FreezePPM: 200_000, FreezeNodes: 3,
+		Placer: "best-fit", MaxSteps: 500_000, FreezePPM: 200_000, FreezeNodes: 3,
 		ReservedStarts: true, LargeMinPPM: 250_000, HolderEvicts: true,
 		IdleAfterMs: 30 * minute, IdleBelowPPM: 50_000,
 	}

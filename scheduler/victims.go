@@ -53,9 +53,10 @@ func (v *victims) undo(pc *poolCycle) {
 
 // commit makes the victims leave: their commitments end, the tokens are spent.
 func (v *victims) commit(pc *poolCycle, s *Start) {
-	if v == nil {
+	if pc.left = nil; v == nil {
 		return
 	}
+	pc.left = v.rows
 	for _, i := range v.rows {
 		if g := pc.pi.rows[i].group; g >= 0 {
 			pc.fieldOf(pc.marks[i].funded).commit(g, -pc.commitment(int(i)))
@@ -141,6 +142,9 @@ func (pc *poolCycle) newEviction(e *entry, g int32, minMs int64) *eviction {
 	}
 	ev.expect = pc.outlook(e, minMs)
 	ev.fits = ev.expect.fits
+	if ev.single { // rooms are looked at one by one
+		return ev
+	}
 	for i, p := range ev.expect.rooms {
 		ev.can[i] = p == fitting
 	}
