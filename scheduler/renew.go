@@ -76,61 +76,15 @@ func (pc *poolCycle) answer() {
 	}
 }
 
-// rival is the first job of those that found no capacity in this cycle which
-// could evict the attempt once it is past its protection; nil when nobody could.
-func (pc *poolCycle) rival(row int) *Rival {
-	r, t := &pc.pi.rows[row], pc.ix.t
-	for _, f := range pc.failed {
-		if !pc.wouldFit(f.e, r) {
-			continue
-		}
-		j := f.e.job
-		out := &Rival{Job: j.ID, Project: j.Project, Rule: V3}
-		mine, theirs, apart := t.fork(r.group, f.group)
-		promise := pc.promise(j.Rate.MilliGPU, j.Contract.MinMs)
-		fd := &pc.fields[0]
-		out.Mine, out.Theirs = fd.standing(pc.pi.pool, mine), fd.standing(pc.pi.pool, theirs)
-		out.Mine.Commitment -= pc.commitment(row)
-		out.Theirs.Commitment += promise
-		switch {
-		case r.group == f.group:
-			if out.Rule = V2; j.Contract.Urgency <= r.live.Job.Contract.Urgency {
-				continue
-			}
-		case !apart || out.Theirs.Compare(out.Mine) >= 0:
-			continue
-		}
-		return out
-	}
-	return nil
-}
-
-// wouldFit says whether a rank of a job would find place on one of an attempt's
-// nodes when that left, with everybody unprotected there; by devices alone.
-func (pc *poolCycle) wouldFit(e *entry, r *row) bool {
-	lo := pc.byGroup()
-	for i := range r.live.Placed {
-		n, ok := pc.pi.roomOf[r.live.Placed[i].Node]
-		if !ok {
-			continue
-		}
-		rm := &pc.rooms[n]
-		if rm.health == Healthy && rm.free+rm.leaving+lo.devices[n]+int64(len(r.live.Placed[i].Devices)) >= e.job.Shape.GPUs {
-			return true
-		}
-	}
-	return false
-}
-
 // renew grants new protection in place to an attempt that would win this cycle's
 // order and has the funds, or says why not.
 func (pc *poolCycle) renew(row int, rival *Rival) Renewal {
 	r := &pc.pi.rows[row]
 	l := r.live
-	elapsed := pc.now.MillisSince(l.Started)
-	out := Renewal{AttemptRef: l.ref(), Attempt: l.Attempt, FromMs: l.HoldUntilMs, ToMs: elapsed + l.RenewMs, Until: max(l.ProtectedUntil, pc.now.Add(l.RenewMs))}
+	elapsed, held := pc.now.MillisSince(l.Started), pc.heldUntil(l)
+	out := Renewal{AttemptRef: l.ref(), Attempt: l.Attempt, FromMs: held, ToMs: elapsed + l.RenewMs, Until: max(l.ProtectedUntil, pc.now.Add(l.RenewMs))}
 	refuse := func(why Reason) Renewal {
-		return Renewal{AttemptRef: l.ref(), Attempt: l.Attempt, FromMs: l.HoldUntilMs, Refused: &why, Rival: rival}
+		return Renewal{AttemptRef: l.ref(), Attempt: l.Attempt, FromMs: held, Refused: &why, Rival: rival}
 	}
 	if max := l.Job.Contract.MaxMs; max > 0 && out.ToMs > max {
 		return refuse(Reason{Job: l.Job.ID, Code: WhyMaxRuntime})
@@ -141,14 +95,14 @@ func (pc *poolCycle) renew(row int, rival *Rival) Renewal {
 	if rival != nil {
 		return refuse(Reason{Job: l.Job.ID, Code: WhyRival})
 	}
-	if out.ToMs <= l.HoldUntilMs {
-		out.ToMs = l.HoldUntilMs
+	if out.ToMs <= held {
+		out.ToMs = held
 		return out
 	}
 	// What is held already keeps its price; the rest of the new protection costs the full one.
-	price := ledger.Price{Rate: l.Job.Rate, Past: l.Past.Renew(l.HoldUntilMs, out.ToMs)}
-	need := price.Cum(out.ToMs) - price.Cum(l.HoldUntilMs)
-	used := l.Job.Charged - l.Charged + price.Cum(l.HoldUntilMs)
+	price := ledger.Price{Rate: l.Job.Rate, Past: l.Past.Renew(held, out.ToMs)}
+	need := price.Cum(out.ToMs) - price.Cum(held)
+	used := l.Job.Charged - l.Charged + price.Cum(held)
 	if left := maxChargeLeft(l.Job.Contract.MaxCharge, used); left >= 0 && need > left {
 		why := fundsReason(l.Job.ID, maxChargeRefusal(need, left))
 		why.Code = WhyMaxCharge
@@ -159,13 +113,24 @@ func (pc *poolCycle) renew(row int, rival *Rival) Renewal {
 		return refuse(pc.noFunds(&l.Job, need))
 	}
 	before := f.Limits
-	pieces, ref := f.Draw(price, l.Started, l.HoldUntilMs, out.ToMs)
+	pieces, ref := f.Draw(price, l.Started, held, out.ToMs)
 	if ref != nil {
 		return refuse(fundsReason(l.Job.ID, ref))
 	}
 	pc.spread(f, before)
 	out.Hold = pieces
 	return out
+}
+
+// heldUntil is the elapsed time up to which an attempt holds funds, with what this
+// cycle has prolonged.
+func (pc *poolCycle) heldUntil(l *Live) int64 {
+	for i := range pc.plan.Extend {
+		if x := &pc.plan.Extend[i]; x.AttemptRef == l.ref() {
+			return x.ToMs
+		}
+	}
+	return l.HoldUntilMs
 }
 
 // keptFrom says what an attempt's nodes are kept for before an instant: the

@@ -32,10 +32,18 @@ func WarningSentence(w *Warning, lookbackMs int64, names Names) string {
 }
 
 func rivalSentence(r *Rival, lookbackMs int64, names Names) string {
-	job := "Job " + strconv.FormatInt(int64(r.Job), 10)
+	job, with := "Job "+strconv.FormatInt(int64(r.Job), 10), ""
+	switch {
+	case r.Rule == V4:
+		return job + " has the reserved start and takes its nodes at " + names.Instant(r.At) + " (V4)."
+	case r.Others == 1:
+		with = " It would take one other attempt's devices as well."
+	case r.Others > 1:
+		with = " It would take those of " + strconv.Itoa(r.Others) + " others as well."
+	}
 	if r.Rule == V2 {
-		return job + " of the same project is more urgent (V2)."
+		return job + " of the same project is more urgent (V2)." + with
 	}
 	return job + " is next: " + names.Group(r.Theirs.Group) + " has had " + r.Theirs.Times(lookbackMs) + " × its share with that job and the margin, " +
-		names.Group(r.Mine.Group) + " " + r.Mine.Times(lookbackMs) + " × without this one (V3)."
+		names.Group(r.Mine.Group) + " " + r.Mine.Times(lookbackMs) + " × without this one (V3)." + with
 }

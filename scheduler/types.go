@@ -391,8 +391,10 @@ type Rival struct {
 	Job     ledger.JobID   `json:"job"`
 	Project ledger.GroupID `json:"project"`
 	Rule    Rule           `json:"rule"`
-	Mine    Standing       `json:"mine"`   // of the attempt's group below the fork, without it
-	Theirs  Standing       `json:"theirs"` // of the rival's, with its job and the margin
+	Mine    Standing       `json:"mine"`             // of the attempt's group below the fork, without it
+	Theirs  Standing       `json:"theirs"`           // of the rival's, with its job and the margin
+	Others  int            `json:"others,omitempty"` // attempts that would have to leave besides
+	At      Instant        `json:"at,omitempty"`     // V4: when the holder takes its nodes
 }
 
 // Renewal answers an attempt that asked for new protection in place: granted with
