@@ -139,10 +139,23 @@ func (ev *eviction) fill(room int32, list, best []candidate) []candidate {
 	}
 	ev.forget(chosen)
 	ev.pc.scratch.tried = chosen[:0]
-	if !full {
+	if full {
+		return append(best[:0], chosen...)
+	}
+	if len(chosen) == len(list) {
 		return nil
 	}
-	return append(best[:0], chosen...)
+	// Who was let go first made the side of others too light for them to follow:
+	// one of those may do alone.
+	for i := range list {
+		g := ev.tally(rm)
+		g.count(rm, ev.pc.pi.rows[list[i].row].live, 1)
+		if rm.fitsTally(&ev.ask, &g) && ev.admit(&list[i]) {
+			ev.forget(list[i : i+1])
+			return append(best[:0], list[i])
+		}
+	}
+	return nil
 }
 
 // falls says at once that even all the candidates have too few devices between
@@ -186,5 +199,23 @@ func (ev *eviction) prune(room int32, chosen []candidate) []candidate {
 	for i := range kept {
 		ev.pc.leave(kept[i].row)
 	}
-	return kept
+	return ev.elsewhere(kept)
+}
+
+// elsewhere drops those who need not leave because a gang among the others gives a
+// place in another room that it leaves too.
+func (ev *eviction) elsewhere(kept []candidate) []candidate {
+	gang := func(c candidate) bool { return len(ev.pc.pi.rows[c.row].live.Placed) > 1 }
+	if len(kept) < 2 || !slices.ContainsFunc(kept, gang) {
+		return kept
+	}
+	return slices.DeleteFunc(kept, func(c candidate) bool {
+		ev.pc.unleave(c.row)
+		if ev.pc.place(ev.pc.rooms, &ev.ask) != nil {
+			ev.release(&c)
+			return true
+		}
+		ev.pc.leave(c.row)
+		return false
+	})
 }

@@ -421,11 +421,13 @@ func (ev *eviction) choose() *victims {
 	for i := len(ev.all)/2 - 1; i >= 0; i-- {
 		ev.sink(i)
 	}
-	chosen := ev.pc.scratch.chosen[:0]
+	chosen, refused := ev.pc.scratch.chosen[:0], []candidate(nil)
 	for !ev.enough() && len(ev.all) > 0 {
 		if c := ev.cheapest(); ev.admit(&c) {
 			chosen = append(chosen, c)
 			ev.take(c.row, 1)
+		} else {
+			refused = append(refused, c)
 		}
 	}
 	ev.pc.scratch.chosen = chosen[:0]
@@ -433,7 +435,10 @@ func (ev *eviction) choose() *victims {
 		for i := range chosen {
 			ev.take(chosen[i].row, -1)
 		}
-		return nil
+		ev.forget(chosen)
+		if chosen = ev.alone(refused); chosen == nil {
+			return nil
+		}
 	}
 	kept := len(chosen) - 1 // the last one made it fit
 	for n := len(chosen) - 2; n >= 0; n-- {
@@ -454,6 +459,20 @@ func (ev *eviction) choose() *victims {
 		}
 	}
 	return ev.proposal(chosen)
+}
+
+// alone is the first of those that were refused who makes the job fit by itself:
+// whom others had made their side too light for may do without them.
+func (ev *eviction) alone(refused []candidate) []candidate {
+	for i := range refused {
+		c := refused[i : i+1]
+		ev.take(c[0].row, 1)
+		if ev.enough() && ev.admit(&c[0]) {
+			return c
+		}
+		ev.take(c[0].row, -1)
+	}
+	return nil
 }
 
 // cheapest takes the first candidate out of the heap. Few are taken of many, so
