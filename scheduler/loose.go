@@ -20,6 +20,7 @@ type loose struct {
 	version  int32        // moves with every start of the cycle
 	devices  []int64      // by room: devices of all loose attempts, at most
 	free     []tally      // by room: what its unfunded would give
+	seen     int          // changes of rooms that free knows of
 	byRoom   [2][][]int32 // the unfunded, and the funded past protection
 }
 
@@ -100,34 +101,37 @@ func (lo *loose) gone(pc *poolCycle, row int32) {
 			lo.devices[n] -= int64(len(p.Devices))
 		}
 	})
-	if lo.free != nil && !pc.marks[row].funded {
-		l := pc.pi.rows[row].live
-		for i := range l.Placed {
-			if n, ok := pc.pi.roomOf[l.Placed[i].Node]; ok {
-				lo.free[n].countPart(&pc.rooms[n], &l.Placed[i], -1)
-			}
-		}
-	}
 }
 
-// unfundedTallies are what every room would have from its unfunded.
+// unfundedTallies are what every room would have from its unfunded. They follow
+// the rooms that change: who comes to a shared device counts as who leaves it does.
 func (pc *poolCycle) unfundedTallies() []tally {
-	lo := pc.looseRows()
-	if lo.free != nil {
-		return lo.free
-	}
-	lo.free = make([]tally, len(pc.rooms))
-	cut := make([]int64, len(pc.pi.slots))
-	for i := range pc.rooms {
-		n := len(pc.rooms[i].slots)
-		lo.free[i].cut, cut = cut[:n:n], cut[n:]
-	}
-	for _, row := range lo.unfunded {
-		if !pc.marks[row].stopping {
-			lo.each(pc, row, func(n int32, p *Placed) { lo.free[n].countPart(&pc.rooms[n], p, 1) })
+	lo := pc.byGroup()
+	if lo.free == nil {
+		lo.free = make([]tally, len(pc.rooms))
+		cut := make([]int64, len(pc.pi.slots))
+		for i := range pc.rooms {
+			n := len(pc.rooms[i].slots)
+			lo.free[i].cut, cut = cut[:n:n], cut[n:]
+			pc.retally(int32(i))
 		}
+		lo.seen = len(pc.changes)
+	}
+	for ; lo.seen < len(pc.changes); lo.seen++ {
+		pc.retally(pc.changes[lo.seen])
 	}
 	return lo.free
+}
+
+func (pc *poolCycle) retally(n int32) {
+	y, rm := &pc.loose.free[n], &pc.rooms[n]
+	y.gain = gain{}
+	clear(y.cut)
+	for _, row := range pc.loose.byRoom[0][n] {
+		if !pc.marks[row].stopping {
+			y.count(rm, pc.pi.rows[row].live, 1)
+		}
+	}
 }
 
 // noteLeast keeps the least commitment of the loose, up the tree. A commitment of

@@ -138,3 +138,49 @@ func checkOutlook(t *rapid.T, s *scheduler.Snapshot, job scheduler.Job, sizes []
 		}
 	}
 }
+
+// Whether anybody is to read the reasons changes nothing of what is decided.
+func TestQuietDecidesAlike(t *testing.T) {
+	starts := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t)
+		for range rapid.IntRange(3, 40).Draw(t, "steps") {
+			c.happen()
+			s, err := c.Snapshot(context.Background(), c.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			loud, quiet := s.Flat(), s.Flat()
+			loud.Quiet, quiet.Quiet = false, true
+			a, b := scheduler.Decide(loud), scheduler.Decide(quiet)
+			if told, said := startsOf(&a), startsOf(&b); told != said {
+				t.Fatalf("with reasons %s, without %s", told, said)
+			}
+			starts += len(a.Starts)
+			if _, err := c.Cycle(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if starts == 0 {
+		t.Error("nothing ever started")
+	}
+}
+
+// startsOf writes what a plan does, without what only explains it.
+func startsOf(p *scheduler.Plan) string {
+	out := ""
+	for i := range p.Starts {
+		s := &p.Starts[i]
+		out += fmt.Sprintf("%d on %v evicting", s.Job, s.Placed)
+		for _, e := range s.Evict {
+			out += fmt.Sprintf(" %d by %s", e.Job, e.Rule)
+		}
+		out += "; "
+	}
+	for i := range p.Reserves {
+		r := &p.Reserves[i]
+		out += fmt.Sprintf("%d reserved %v for %v; ", r.Job, r.Reservation, r.Hold)
+	}
+	return out + fmt.Sprint(p.Stops, p.Extend, p.MoneyEnds, p.Moves)
+}
