@@ -31,6 +31,7 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 		}
 		out = c.applied
 		batch := &c.extra
+		queueOrders(batch, tx, c.told)
 		var err error
 		if told, err = w.queueReasons(batch, p, c.applied.Dropped); err != nil {
 			return err
@@ -108,7 +109,8 @@ type carrying struct {
 	ids     []ledger.AttemptID // for new attempts, one per start and per reserved start
 	daily   dailyPost
 	applied scheduler.Applied
-	extra   pgx.Batch // written after the lives
+	extra   pgx.Batch       // written after the lives
+	told    []ledger.NodeID // whose commands are to be told something
 }
 
 // standingNode is a node with everything that is on it.

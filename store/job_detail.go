@@ -85,6 +85,26 @@ func (a *AttemptLine) Evict() *scheduler.Evict {
 	return &e
 }
 
+// speaksOf are the groups that an attempt's eviction, warning and answer speak of.
+func (a *AttemptLine) speaksOf() []ledger.GroupID {
+	var ids []ledger.GroupID
+	if e := a.Evict(); e != nil {
+		ids = append(ids, e.Standing.Group, e.Against.Group)
+	}
+	rival := func(r *scheduler.Rival) {
+		if r != nil {
+			ids = append(ids, r.Mine.Group, r.Theirs.Group)
+		}
+	}
+	if w := a.Warning(); w != nil {
+		rival(w.Rival)
+	}
+	if answer := a.Answer(); answer != nil {
+		rival(answer.Rival)
+	}
+	return ids
+}
+
 // IdleMs is how long the attempt's devices were unused, until an instant or its end.
 func (a *AttemptLine) IdleMs(now ledger.Instant) int64 {
 	if a.Ended != 0 {
@@ -214,9 +234,7 @@ func (d *JobDetail) fillNames(ctx context.Context, tx *Tx) error {
 		if start := d.Runs[i].Start(); start != nil {
 			path(start.Path)
 		}
-		if e := d.Runs[i].Evict(); e != nil {
-			ids = append(ids, e.Standing.Group, e.Against.Group)
-		}
+		ids = append(ids, d.Runs[i].speaksOf()...)
 	}
 	rows, err := tx.Query(ctx, `select id, title from groups where id = any($1) or $2 = path or starts_with($2, path || '/')`, ids, d.Path)
 	if err != nil {

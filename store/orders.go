@@ -29,8 +29,11 @@ type Order struct {
 	OutputPath string
 	Checkpoint string
 	Placed     scheduler.Placed
-	Resume     bool     // an earlier attempt has run
-	Nodes      []string // names, by rank
+	Resume     bool                      // an earlier attempt has run
+	Nodes      []string                  // names, by rank
+	Run        AttemptLine               // what its command is to be told of is filled in: warning, answer, stop
+	Title      string                    // of the project
+	Names      map[ledger.GroupID]string // titles of the groups that this speaks of
 }
 
 // Desired is the whole of what a node is to run. Version is never 0.
@@ -38,14 +41,15 @@ type Desired struct {
 	Version int64
 	Orders  []Order
 	Repair  int64 // number of the repair order that is not reported yet; 0 = none
+	Policy  scheduler.Policy
 }
 
 // DesiredState gives what a node is to run now.
 func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, error) {
 	var d Desired
 	err := s.readTx(ctx, "desired state", func(tx *Tx) error {
-		policy, err := loadPolicy(ctx, tx)
-		if err != nil {
+		var err error
+		if d.Policy, err = loadPolicy(ctx, tx); err != nil {
 			return err
 		}
 		if err := tx.QueryRow(ctx, `select orders + 1, case when repair_asked_at is not null and repair_done_at is null then repair_n else 0 end
@@ -57,13 +61,14 @@ func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, 
 				coalesce(nullif(pn.username, ''), pn.name, 'person ' || j.member_id), c.command, c.workdir, c.env, c.output_path, c.checkpoint,
 				p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib,
 				exists (select from attempts e where e.job_id = j.id and e.n < a.n and e.started_at is not null),
-				(select array_agg(nn.name order by pp.rank) from placements pp join nodes nn on nn.id = pp.node_id where pp.attempt_id = a.id)
+				(select array_agg(nn.name order by pp.rank) from placements pp join nodes nn on nn.id = pp.node_id where pp.attempt_id = a.id),
+				g.title, a.warning, a.renew_answer, a.protected_until, coalesce(a.stop_by_job, 0), a.stop_facts
 			from (select * from placements where node_id = $1 and not ended
 				union all select * from placements where node_id = $1 and returns) p -- may still run there after a silence
 			join attempts a on a.id = p.attempt_id join jobs j on j.id = a.job_id join groups g on g.id = j.project_id
 			join job_commands c on c.job_id = j.id left join person_names pn on pn.person_id = j.member_id
 			where a.phase in ('starting', 'running', 'ending') or (p.returns and j.state = 'pending' and j.attempts = a.n)
-			order by a.id, p.rank`, node, policy.UnfundedGraceMs)
+			order by a.id, p.rank`, node, d.Policy.UnfundedGraceMs)
 		if err != nil {
 			return err
 		}
@@ -71,13 +76,49 @@ func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, 
 			p := &o.Placed
 			p.Node = node
 			err = row.Scan(&o.Attempt, &o.Fence, &o.Rank, &o.Claimed, &o.Stop, &o.Rule, &o.GraceMs, &o.Job, &o.Project, &o.User,
-				&o.Command, &o.WorkDir, &o.Env, &o.OutputPath, &o.Checkpoint, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB, &o.Resume, &o.Nodes)
-			p.Rank = o.Rank
+				&o.Command, &o.WorkDir, &o.Env, &o.OutputPath, &o.Checkpoint, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB, &o.Resume, &o.Nodes,
+				&o.Title, &o.Run.warning, &o.Run.renewAnswer, &o.Run.ProtectedUntil, &o.Run.StopByJob, &o.Run.stopFacts)
+			p.Rank, o.Run.Rule = o.Rank, string(o.Rule)
 			return o, err
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return d.fillNames(ctx, tx)
 	})
 	return d, err
+}
+
+// fillNames reads the titles of the groups that commands are told of.
+func (d *Desired) fillNames(ctx context.Context, tx *Tx) error {
+	var ids []ledger.GroupID
+	for i := range d.Orders {
+		ids = append(ids, d.Orders[i].Run.speaksOf()...)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	names, err := titlesOf(ctx, tx, ids)
+	for i := range d.Orders {
+		d.Orders[i].Names = names
+	}
+	return err
+}
+
+// titlesOf reads groups' titles.
+func titlesOf(ctx context.Context, tx *Tx, ids []ledger.GroupID) (map[ledger.GroupID]string, error) {
+	rows, err := tx.Query(ctx, `select id, title from groups where id = any($1)`, ids)
+	if err != nil {
+		return nil, err
+	}
+	names := map[ledger.GroupID]string{}
+	var id ledger.GroupID
+	var title string
+	_, err = pgx.ForEachRow(rows, []any{&id, &title}, func() error {
+		names[id] = title
+		return nil
+	})
+	return names, err
 }
 
 // watch tells long polls when their node's desired state has a new version. It

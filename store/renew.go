@@ -116,7 +116,15 @@ func (c *carrying) renewal(r *scheduler.Renewal) error {
 	c.extra.Queue(`update attempts set renew_ms = 0, renew_answer = $2, renew_answered_at = $3, warned_ms = case when $4 then 0 else warned_ms end where id = $1`,
 		r.Attempt, answer, c.plan.Now, r.Refused == nil)
 	c.extra.Queue(`insert into job_events (job_id, attempt_n, at, kind, detail) values ($1, $2, $3, $4, $5)`, r.Job, r.N, c.plan.Now, kind, answer)
+	c.tell(l)
 	return nil
+}
+
+// tell lets the nodes of an attempt fetch what its command is to be told.
+func (c *carrying) tell(l *life) {
+	for i := range l.placed {
+		c.told = append(c.told, l.placed[i].Node)
+	}
 }
 
 // warning tells an attempt's owner that its protection ends soon.
@@ -131,6 +139,7 @@ func (c *carrying) warning(w *scheduler.Warning) error {
 	}
 	c.extra.Queue(`update attempts set warned_ms = $2, warning = $3 where id = $1`, w.Attempt, w.LeftMs, text)
 	c.extra.Queue(`insert into job_events (job_id, attempt_n, at, kind, detail) values ($1, $2, $3, 'warned', $4)`, w.Job, w.N, c.plan.Now, text)
+	c.tell(l)
 	c.extra.Queue(`insert into outbox (at, kind, person_id, subject, body) values ($1, 'job.warned', $2, $3, $4)`,
 		c.plan.Now, l.job.Member, fmt.Sprintf("Job %d is protected for another %s", w.Job, ledger.FormatMillis(w.LeftMs)), text)
 	return nil

@@ -22,10 +22,17 @@ func TestRenewalIsAnsweredByTheNextCycle(t *testing.T) {
 	}
 	k.cycle(t)
 	k.claimAll(t)
+	before, err := k.DesiredState(t.Context(), k.nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	k.pass(35 * time.Minute)
 	k.cycle(t)
 	if w := k.lastRun(t, job).Warning(); w == nil || w.LeftMs != 30*60_000 || w.Rival != nil {
 		t.Errorf("warning %+v", w)
+	}
+	if d, err := k.DesiredState(t.Context(), k.nodes[0]); err != nil || len(d.Orders) != 1 || d.Version <= before.Version || d.Orders[0].Run.Warning() == nil {
+		t.Errorf("the node is not told: %+v, %v", d, err)
 	}
 	cmd := k.command()
 	for range 2 { // a double click asks once

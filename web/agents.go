@@ -159,7 +159,7 @@ func (s *server) desired(d store.Desired) api.Desired {
 	if d.Repair > 0 {
 		out.Repair = &api.RepairOrder{N: d.Repair}
 	}
-	for _, o := range d.Orders {
+	for k, o := range d.Orders {
 		action := api.ActionStart
 		if o.Claimed {
 			action = api.ActionRun
@@ -172,7 +172,7 @@ func (s *server) desired(d store.Desired) api.Desired {
 			devices[i] = int(d)
 		}
 		out.Attempts = append(out.Attempts, api.Order{
-			Attempt: o.Attempt, Fence: o.Fence, Rank: int(o.Rank), Action: action, GraceMS: o.GraceMs, StopKind: stopKind(o.Rule),
+			Attempt: o.Attempt, Fence: o.Fence, Rank: int(o.Rank), Action: action, GraceMS: o.GraceMs, StopKind: stopKind(o.Rule), Notices: s.notices(&d.Orders[k], d.Policy.LookbackMs),
 			Spec: api.Spec{
 				Job: o.Job, Project: o.Project, User: o.User, Command: o.Command, WorkDir: o.WorkDir, Env: o.Env, Output: o.OutputPath,
 				Devices: devices, CPUMilli: o.Placed.CPUMilli, RAMMiB: o.Placed.RAMMiB, GPUMilli: o.Placed.GPUMilli,

@@ -47,12 +47,13 @@ func (n *node) begin(ctx context.Context, k key, o api.Order) {
 	a.task = task{
 		Order: o, Server: n.cfg.Server, Identity: n.identityPath(), Launcher: rand.Text(), Account: acc,
 		Scratch: filepath.Join(n.cfg.ScratchDir, fmt.Sprintf("job-%d", o.Spec.Job)), LogCap: n.cfg.LogCap,
+		Notices: n.noticePath(k),
 	}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		n.cfg.Log.Error("spool", "node", n.cfg.Name, "attempt", k.Attempt, "error", err)
 		return // nothing started: the order is still there at the next poll
 	}
-	err := writeJSON(filepath.Join(a.dir, fileTask), a.task)
+	err := errors.Join(writeJSON(filepath.Join(a.dir, fileTask), a.task), n.makeNotices(k))
 	switch {
 	case err != nil:
 	case o.Action != api.ActionStart:
@@ -211,6 +212,7 @@ func (n *node) conclude(ctx context.Context, a *attempt) error {
 			return err
 		}
 	}
+	n.dropNotices(a.key)
 	return os.RemoveAll(a.dir)
 }
 

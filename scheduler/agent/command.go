@@ -143,6 +143,7 @@ func (l *launcher) environment() []string {
 		"TRANCHE_RANK":         strconv.Itoa(o.Rank),
 		"TRANCHE_PROJECT":      o.Spec.Project,
 		"TRANCHE_SCRATCH":      l.task.Scratch,
+		"TRANCHE_NOTICES":      l.task.Notices,
 		"TRANCHE_LAUNCHER":     l.task.Launcher,
 		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID", // the order nvidia-smi counts in
 		"CUDA_VISIBLE_DEVICES": strings.Join(devices, ","),

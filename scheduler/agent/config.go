@@ -123,14 +123,16 @@ func machineRAM() int64 {
 	return fallback
 }
 
-// makeFolders makes the state folder's parts. Scratch must be reachable by the
-// users of the jobs; the spool is the agent's alone.
+// makeFolders makes the state folder's parts. Scratch and notices must be
+// reachable by the users of the jobs; the spool is the agent's alone.
 func (c Config) makeFolders() error {
 	if err := os.MkdirAll(filepath.Join(c.StateDir, "attempts"), 0o700); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(c.ScratchDir, 0o711); err != nil {
-		return err
+	for _, open := range []string{c.ScratchDir, filepath.Join(c.StateDir, "notices")} {
+		if err := os.MkdirAll(open, 0o711); err != nil {
+			return err
+		}
 	}
 	if os.Getuid() != 0 {
 		return nil

@@ -216,8 +216,11 @@ func (n *node) reach(ctx context.Context, want api.Desired) {
 		case over: // an answer that was under way while we reported the end
 		case a == nil:
 			n.begin(ctx, k, o)
-		case o.Action == api.ActionStop:
-			a.stop(n.cfg.Log, stop{Kind: o.StopKind, GraceMS: o.GraceMS})
+		default:
+			n.tell(k, o.Notices) // before the stop, which they explain
+			if o.Action == api.ActionStop {
+				a.stop(n.cfg.Log, stop{Kind: o.StopKind, GraceMS: o.GraceMS})
+			}
 		}
 	}
 	n.mu.Lock()

@@ -65,6 +65,7 @@ type task struct {
 	Launcher string    `json:"launcher"` // random name of this launcher
 	Account  account   `json:"account"`
 	Scratch  string    `json:"scratch"`
+	Notices  string    `json:"notices"` // path of the notice file, which the command may read
 	LogCap   int64     `json:"log_cap"` // bytes
 }
 

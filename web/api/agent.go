@@ -99,7 +99,11 @@ type Order struct {
 	Action   string           `json:"action"`
 	GraceMS  int64            `json:"grace_ms"`            // real milliseconds from SIGTERM to SIGKILL
 	StopKind string           `json:"stop_kind,omitempty"` // why: preempted, cancelled, drain, timeout, funds … echoed in EndedReport
-	Spec     Spec             `json:"spec"`
+	// Notices are sentences for the running command, oldest first: that its
+	// protection ends and who is next, the answer to a request for more, why it is
+	// to stop. The agent adds to the notice file what is not in it yet.
+	Notices []string `json:"notices,omitempty"`
+	Spec    Spec     `json:"spec"`
 }
 
 // Spec is what to run.
