@@ -10,6 +10,7 @@ type (
 	LotID     int64
 	PersonID  int64
 	JobID     int64
+	ArrayID   int64 // jobs of one submission that differ by their index
 	AttemptID int64
 	NodeID    int64
 	RequestID int64

@@ -29,6 +29,7 @@ const (
 	WhyOutOfWork   = "out-of-work" // the cycle's bound on work was reached before it
 	WhyReserved    = "reserved"    // there would be room, but nodes are kept for the reserved start
 	WhyDependency  = "dependency"  // it waits for other jobs to end
+	WhyArrayLimit  = "array-limit" // as many jobs of its array go at once as it was submitted for
 	WhyMemberCap   = "member-cap"  // its owner has as many GPUs at once as their cap in the project allows
 	WhyMaxRuntime  = "max-runtime" // new protection would last beyond the maximum runtime
 	WhyRival       = "rival"       // another job goes first in the order and could have its devices
@@ -50,7 +51,8 @@ const (
 	FactLacks     = "lacks"      // GPUs the pool has too few of, free
 	FactUntil     = "until"      // µs: when enough devices are past protection
 	FactAhead     = "ahead"      // jobs that go first
-	FactAfter     = "after"      // numbers of the jobs it waits for
+	FactAfter     = "after"      // the jobs and arrays it waits for
+	FactAtOnce    = "at_once"    // jobs of one array
 	FactCap       = "cap"        // GPUs at once
 	FactInUse     = "in_use"     // charged GPUs of the member
 	FactHolder    = "holder"     // job that has the reserved start
@@ -86,7 +88,8 @@ var sentences = map[string]string{
 	WhyReserved:    "Waits for {shape}: {room}. Nodes are kept for job {holder}, which has the pool's reserved start from {kept_until} on; a job that is protected no longer than that may still go before it.",
 	WhyHolder:      "It has the pool's reserved start: nodes are kept for it, and the last protection there is over at {kept_until}[; it starts by {latest} at the latest].",
 	WhyMaintenance: "Waits for {shape}: {room}. Nodes go into planned maintenance before its protection would be over; a shorter protection still fits before that.",
-	WhyDependency:  "It was submitted to start after job {after}; it is queued at its old place when that has ended as it should, and cancelled when that cannot be any more.",
+	WhyDependency:  "It was submitted to start after {after}; it is queued at its old place when that has ended as it should, and cancelled when that cannot be any more.",
+	WhyArrayLimit:  "Its array lets {at_once} of its jobs go at once; it is queued at its old place when one of them has ended.",
 	WhyMemberCap:   "Its owner may have {cap} GPUs at once in this project and has {in_use}; it starts when others of theirs have ended, or when who leads the project raises the cap.",
 	WhyMaxRuntime:  "New protection would last beyond its maximum runtime; submit the rest as a new job.",
 	WhyRival:       "A job of a group that has had less of its share, or a more urgent one of its project, goes first and could have its devices; new protection would keep it out.",

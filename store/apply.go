@@ -516,7 +516,7 @@ func (c *carrying) begin(l *life, s *scheduler.Start, id ledger.AttemptID) {
 
 // mayStart says whether a job waits for its Nth attempt.
 func (l *life) mayStart(n int32) bool {
-	return l != nil && l.state.Job == scheduler.JobWaiting && l.job.Attempts+1 == n
+	return l != nil && l.state.Job == scheduler.JobWaiting && !l.blocked && l.job.Attempts+1 == n
 }
 
 // reserve makes a waiting job the holder of its pool's reserved start.

@@ -266,7 +266,7 @@ func (k *twin) queueJob(t testing.TB, job scheduler.Job) error {
 	t.Helper()
 	id := job.ID
 	return k.inTx(t.Context(), "submit", func(tx *Tx) error {
-		if err := insertJob(t.Context(), tx, &job, 0, Submission{Command: "true"}); err != nil {
+		if err := insertJobs(t.Context(), tx, &entering{job: &job, sub: &Submission{Command: "true"}}); err != nil {
 			return err
 		}
 		if job.ID != id {

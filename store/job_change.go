@@ -148,7 +148,7 @@ func changeOnToken(ctx context.Context, tx *Tx, id ledger.JobID, was, is *schedu
 		return err
 	}
 	if is.Contract.MinMs > 0 {
-		return reserveOnToken(ctx, tx, token, is)
+		return reserveOnToken(ctx, tx, token, is, 1)
 	}
 	batch := &pgx.Batch{}
 	queueTokenSettled(batch, id, was.Charged)

@@ -28,6 +28,8 @@ type JobDetail struct {
 	Reserved  *Promise                  // the pool's reserved start; only while it waits
 	Policy    scheduler.Policy
 	May       JobRights
+	Before    ledger.JobID // its neighbours by index in its array; 0 = none
+	Next      ledger.JobID
 }
 
 // JobRights say what the reader may do to the job as it is now.
@@ -186,11 +188,15 @@ func (d *JobDetail) rights(actor ledger.Actor, now ledger.Instant) JobRights {
 // fill reads everything beside the job's own line.
 func (d *JobDetail) fill(ctx context.Context, tx *Tx) error {
 	if d.May.Logs {
-		d.Private = &JobCommand{}
-		p := d.Private
-		err := tx.QueryRow(ctx, `select command, workdir, env, output_path, checkpoint from job_commands where job_id = $1`, d.ID).
-			Scan(&p.Command, &p.WorkDir, &p.Env, &p.OutputPath, &p.Checkpoint)
-		if err != nil {
+		var err error
+		if d.Private, err = commandOf(ctx, tx, d.ID); err != nil {
+			return err
+		}
+	}
+	if d.ArrayID != 0 {
+		if err := tx.QueryRow(ctx, `select coalesce((select id from jobs where array_id = $1 and array_index < $2 order by array_index desc limit 1), 0),
+				coalesce((select id from jobs where array_id = $1 and array_index > $2 order by array_index limit 1), 0)`, d.ArrayID, d.ArrayIndex).
+			Scan(&d.Before, &d.Next); err != nil {
 			return err
 		}
 	}

@@ -46,16 +46,19 @@ type Submission struct {
 	StopOnMoney bool
 	OrFree      bool
 	Interactive bool     // warned before its protection ends
-	After       []string // "ok:12", "any:13:14": waits for these jobs
+	After       []string // "ok:12", "any:13:A4": waits for these jobs and arrays
 	Singleton   bool     // waits for earlier jobs of its name, owner and project
+	Array       string   // "0-99%8": a job for each index, at most so many at once
 	Urgency     int
 	MaxCharge   ledger.Amount // over the whole job; 0 = no limit
 }
 
-// SubmitJob puts a job into its pool's queue and gives its number. Every wrong
-// field is named (ledger.Refusals); whoever may not submit there is refused.
+// SubmitJob puts a job into its pool's queue and gives its number; of an array,
+// the first job's. Every wrong field is named (ledger.Refusals); whoever may not
+// submit there is refused.
 func (s *Store) SubmitJob(ctx context.Context, cmd Command, sub Submission) (ledger.JobID, error) {
 	return runCommand(ctx, s, "job.submit", cmd, sub, func(tx *Tx) (ledger.JobID, error) {
+		var refusal *ledger.Refusal
 		target, err := loadTarget(ctx, tx, cmd.Actor, sub)
 		if err != nil {
 			return 0, err
@@ -65,23 +68,27 @@ func (s *Store) SubmitJob(ctx context.Context, cmd Command, sub Submission) (led
 			return 0, refusals
 		}
 		job.Member = cmd.Actor.Person
-		if err := reserveOnToken(ctx, tx, cmd.Actor.Token, job); err != nil {
+		e := &entering{job: job, sub: &sub, token: cmd.Actor.Token}
+		if e.array, refusal = parseArray(sub.Array); refusal != nil {
+			return 0, ledger.Refusals{refusal}
+		}
+		if err := reserveOnToken(ctx, tx, cmd.Actor.Token, job, e.array.size()); err != nil {
 			return 0, err
 		}
-		if sub.Singleton {
-			if err := lockName(ctx, tx, job, sub.Name); err != nil {
-				return 0, err
-			}
-		}
-		if err := insertJob(ctx, tx, job, cmd.Actor.Token, sub); err != nil {
+		deps, waits, err := awaited(ctx, tx, job, &sub)
+		if err != nil {
 			return 0, err
 		}
-		if err := dependOn(ctx, tx, job, &sub); err != nil {
+		e.waits = waits
+		if err := insertJobs(ctx, tx, e); err != nil {
+			return 0, err
+		}
+		if err := noteDependencies(ctx, tx, e, deps); err != nil {
 			return 0, err
 		}
 		tx.Notify(channelCycle)
 		tx.Notify(channelPage)
-		return job.ID, audit(ctx, tx, cmd, act{Verb: "job.submit", Subject: fmt.Sprintf("job %d", job.ID), After: job})
+		return job.ID, audit(ctx, tx, cmd, e.act())
 	})
 }
 
@@ -155,15 +162,54 @@ func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission)
 	return t, err
 }
 
-// insertJob writes a job that has passed its check and sets its number.
-func insertJob(ctx context.Context, tx *Tx, j *scheduler.Job, token int64, sub Submission) error {
+// entering is a submission that has passed its check, on its way into the queue.
+type entering struct {
+	job     *scheduler.Job // the first one's number and place come with its row
+	sub     *Submission
+	token   int64
+	array   *arraySpec
+	waits   bool // for what it is to start after
+	arrayID ledger.ArrayID
+}
+
+// act is what the audit notes of a submission.
+func (e *entering) act() act {
+	if e.array == nil {
+		return act{Verb: "job.submit", Subject: subjectOf("job", int64(e.job.ID)), After: e.job}
+	}
+	return act{Verb: "array.submit", Subject: subjectOf("array", int64(e.arrayID)), After: map[string]any{
+		"first": e.job, "indices": e.array.text, "jobs": e.array.size(), "at_once": e.array.atOnce,
+	}}
+}
+
+// insertJobs writes the job, or the jobs of the array, with what they run, and
+// sets the first one's number. All of an array's jobs run the first one's command.
+func insertJobs(ctx context.Context, tx *Tx, e *entering) error {
+	indices, atOnce := []*int32{nil}, 0
+	if e.array != nil {
+		var err error
+		if e.arrayID, err = insertArray(ctx, tx, e); err != nil {
+			return err
+		}
+		indices, atOnce = make([]*int32, len(e.array.indices)), e.array.atOnce
+		for i := range indices {
+			indices[i] = &e.array.indices[i]
+		}
+	}
+	j, sub := e.job, e.sub
 	c := &j.Contract
-	err := tx.QueryRow(ctx, `insert into jobs (project_id, pool_id, member_id, name, preset, nodes, gpus, gpu_milli, cpu_milli, ram_mib,
-		milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, interactive, queue_seq, state, submitted_at, token_id)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, nextval('queue_seq'), 'pending', $22, nullif($23::bigint, 0))
-		returning id, queue_seq`,
+	// Numbers and places are drawn in the order of the indices.
+	err := tx.QueryRow(ctx, `with fresh as (insert into jobs (project_id, pool_id, member_id, name, preset, nodes, gpus, gpu_milli, cpu_milli, ram_mib,
+			milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, interactive, queue_seq, state, submitted_at, token_id,
+			array_id, array_index, listed, blocked)
+		select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, nextval('queue_seq'), 'pending', $22, nullif($23::bigint, 0),
+			nullif($24::bigint, 0), u.i, u.n = 1, $25 or ($26::int > 0 and u.n > $26::int)
+		from (select i, n from unnest($27::int[]) with ordinality u (i, n) order by n) u returning id, queue_seq),
+		noted as (insert into job_events (job_id, at, kind) select id, $22, 'submitted' from fresh order by id)
+		select min(id), min(queue_seq) from fresh`,
 		j.Project, j.Pool, j.Member, sub.Name, sub.Preset, j.Shape.Nodes, j.Shape.GPUs, j.Shape.GPUMilli, j.Shape.CPUMilli, j.Shape.RAMMiB,
-		j.Rate.MilliGPU, j.Rate.PPM, c.MinMs, c.GraceMs, c.MaxMs, c.Resumable, c.StopOnMoney, c.OrFree, c.MaxCharge, c.Urgency, c.Interactive, tx.Now, token).
+		j.Rate.MilliGPU, j.Rate.PPM, c.MinMs, c.GraceMs, c.MaxMs, c.Resumable, c.StopOnMoney, c.OrFree, c.MaxCharge, c.Urgency, c.Interactive, tx.Now, e.token,
+		e.arrayID, e.waits, atOnce, indices).
 		Scan(&j.ID, &j.QueueSeq)
 	if err != nil {
 		return err
@@ -173,11 +219,11 @@ func insertJob(ctx context.Context, tx *Tx, j *scheduler.Job, token int64, sub S
 	if env == nil {
 		env = map[string]string{}
 	}
-	if _, err := tx.Exec(ctx, `insert into job_commands (job_id, command, workdir, env, output_path, checkpoint) values ($1, $2, $3, $4, $5, $6)`,
-		j.ID, sub.Command, sub.WorkDir, env, sub.OutputPath, sub.Checkpoint); err != nil {
+	if _, err = tx.Exec(ctx, `insert into job_commands (job_id, command, workdir, env, output_path, checkpoint) values ($1, $2, $3, $4, $5, $6)`,
+		j.ID, sub.Command, sub.WorkDir, env, sub.OutputPath, sub.Checkpoint); err != nil || e.array == nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `insert into job_events (job_id, at, kind) values ($1, $2, 'submitted')`, j.ID, tx.Now)
+	_, err = tx.Exec(ctx, `update job_arrays set first_job = $2 where id = $1`, e.arrayID, j.ID)
 	return err
 }
 

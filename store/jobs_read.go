@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,7 @@ type JobQuery struct {
 	Pool    string          // name
 	State   string          // one of JobStates
 	Member  ledger.PersonID // whose
+	Array   ledger.ArrayID  // its jobs, by index; without it a list shows an array as one line
 	Before  ledger.JobID    // only smaller numbers: the page after
 	After   ledger.JobID    // only larger numbers: the page before
 	Limit   int             // 0: 50; at most 500
@@ -66,7 +68,11 @@ type JobLine struct {
 	Last       *AttemptHead  // newest attempt; nil before the first
 	Reason     *scheduler.Reason
 	ReasonAt   ledger.Instant
-	After      string // numbers of the jobs it still waits for
+	After      string // "job 12, array A4": what it still waits for
+	ArrayID    ledger.ArrayID
+	ArrayIndex int32
+	ArraySize  int
+	Array      *ArrayLine // in lists: this line stands for the whole array
 }
 
 // AttemptHead is what lists show of a job's newest attempt.
@@ -92,10 +98,13 @@ const sqlJobLine = `select j.id, j.name, j.preset, j.state, j.project_id, g.path
 	case when a.phase <> 'closed' then coalesce((select sum(h.amount - h.spent - h.released)::bigint from hold_pieces h where h.attempt_id = a.id), 0) else 0 end,
 	coalesce(a.charged_ms, 0), coalesce(least(a.proven_ms, a.hold_until_ms), 0), coalesce(a.id, 0), coalesce(a.phase, ''), coalesce(a.funded, false), coalesce(a.min_ms, 0), a.since, a.started_at, a.protected_until, a.ended_at,
 	coalesce(a.elapsed_ms, a.proven_ms, 0), coalesce(a.stop_rule, ''), coalesce(a.cause, ''), coalesce(a.past_ppm, 0), coalesce(a.price_turns, '{}'),
-	r.reason, r.at, coalesce(case when j.blocked and j.state in ('pending', 'paused') then (select string_agg(d.on_job::text, ', ' order by d.on_job) from job_dependencies d join jobs o on o.id = d.on_job
-		where d.job_id = j.id and o.state in ('pending', 'paused', 'live')) end, '')
+	r.reason, r.at, coalesce(case when j.blocked and j.state in ('pending', 'paused') then (select string_agg(case when d.on_job is null then 'array A' || d.on_array else 'job ' || d.on_job end, ', ' order by d.on_job, d.on_array)
+		from job_dependencies d where (d.job_id = j.id or d.array_id = j.array_id)
+			and exists (select from jobs o where (o.id = d.on_job or o.array_id = d.on_array) and o.state in ('pending', 'paused', 'live'))) end, ''),
+	j.blocked, coalesce(j.array_id, 0), coalesce(j.array_index, 0), coalesce(y.size, 0), coalesce(y.at_once, 0)
 	from jobs j join groups g on g.id = j.project_id join pools p on p.id = j.pool_id
 	left join person_names n on n.person_id = j.member_id
+	left join job_arrays y on y.id = j.array_id
 	left join attempts a on a.job_id = j.id and a.n = j.attempts
 	left join job_reasons r on r.job_id = j.id and (j.state = 'pending' or a.phase = 'reserved')`
 
@@ -105,13 +114,15 @@ func scanJobLine(row pgx.CollectableRow) (JobLine, error) {
 	var reason []byte
 	var chargedMs, usedMs int64
 	var price ledger.Price
+	var blocked bool
+	var atOnce int
 	c, s := &l.Contract, &l.Shape
 	err := row.Scan(&l.ID, &l.Name, &l.Preset, &l.State, &l.Project, &l.Path, &l.Title, &l.Pool, &l.PoolName, &l.Member, &l.Owner,
 		&s.Nodes, &s.GPUs, &s.GPUMilli, &s.CPUMilli, &s.RAMMiB, &l.MilliGPU, &l.RatePPM,
 		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency, &c.Interactive, &l.QueueSeq,
 		&l.Submitted, &l.CancelAsk, &l.Finished, &l.ExitCode, &l.ExitSignal, &l.Result, &l.Attempts, &l.Charged, &l.Held, &chargedMs, &usedMs,
 		&a.ID, &a.Phase, &a.Funded, &a.MinMs, &a.Since, &a.Started, &a.ProtectedUntil, &a.Ended, &a.ElapsedMs, &a.Rule, &a.Cause, &price.Past.PPM, &price.Past.Turns,
-		&reason, &l.ReasonAt, &l.After)
+		&reason, &l.ReasonAt, &l.After, &blocked, &l.ArrayID, &l.ArrayIndex, &l.ArraySize, &atOnce)
 	if err != nil {
 		return l, err
 	}
@@ -121,8 +132,11 @@ func scanJobLine(row pgx.CollectableRow) (JobLine, error) {
 			return l, fmt.Errorf("reason of job %d: %w", l.ID, err)
 		}
 	}
-	if l.After != "" {
+	switch {
+	case l.After != "":
 		l.Reason = &scheduler.Reason{Job: l.ID, Code: scheduler.WhyDependency, Facts: []scheduler.Fact{{Name: scheduler.FactAfter, Value: l.After}}}
+	case blocked && atOnce > 0:
+		l.Reason = &scheduler.Reason{Job: l.ID, Code: scheduler.WhyArrayLimit, Facts: []scheduler.Fact{{Name: scheduler.FactAtOnce, Value: strconv.Itoa(atOnce)}}}
 	}
 	if a.ID != 0 {
 		l.Last = &a
@@ -160,7 +174,8 @@ type JobPage struct {
 	Policy  scheduler.Policy
 }
 
-// Jobs lists jobs, newest first. Everybody signed in may: shapes, names and
+// Jobs lists jobs, newest first, an array as one line; or an array's jobs by
+// index. Everybody signed in may: shapes, names and
 // reasons are open; commands and logs are not in it.
 func (s *Store) Jobs(ctx context.Context, q JobQuery) (JobPage, error) {
 	var page JobPage
@@ -225,6 +240,9 @@ func (q *JobQuery) filter(ctx context.Context, tx *Tx) (*conditions, error) {
 	if q.Member != 0 {
 		f.add("j.member_id = ?", q.Member)
 	}
+	if q.Array != 0 {
+		f.add("j.array_id = ?", q.Array)
+	}
 	return f, nil
 }
 
@@ -255,23 +273,24 @@ func poolByName(ctx context.Context, tx *Tx, name string) (ledger.PoolID, error)
 	return id, err
 }
 
-// stateClause gives the condition of a state's word.
+// stateClause gives the condition of a state's word, of a job j and its newest
+// attempt a; "" for every state.
 func stateClause(word string) (string, *ledger.Refusal) {
 	switch word {
 	case "":
 		return "", nil
 	case "waiting":
-		return " and (j.state = 'pending' or j.state = 'live' and a.phase = 'reserved')", nil
+		return "(j.state = 'pending' or j.state = 'live' and a.phase = 'reserved')", nil
 	case "paused", "finished", "failed", "cancelled":
-		return " and j.state = '" + word + "'", nil
+		return "j.state = '" + word + "'", nil
 	case "ended":
-		return " and j.state in ('finished', 'failed', 'cancelled')", nil
+		return "j.state in ('finished', 'failed', 'cancelled')", nil
 	case "running":
-		return " and j.state = 'live' and a.phase <> 'reserved'", nil
+		return "j.state = 'live' and a.phase <> 'reserved'", nil
 	case "starting":
-		return " and j.state = 'live' and a.phase in ('nominated', 'starting')", nil
+		return "j.state = 'live' and a.phase in ('nominated', 'starting')", nil
 	case "ending":
-		return " and j.state = 'live' and a.phase = 'ending'", nil
+		return "j.state = 'live' and a.phase = 'ending'", nil
 	}
 	return "", refuse(ledger.Invalid, "job.state", "state", "A state is one of "+strings.Join(JobStates(), ", ")+".")
 }
@@ -283,15 +302,19 @@ func (q *JobQuery) page(ctx context.Context, tx *Tx, f *conditions) (JobPage, er
 		return JobPage{}, refusal
 	}
 	keyed := conditions{clauses: f.clauses[:len(f.clauses):len(f.clauses)], args: f.args[:len(f.args):len(f.args)]}
-	order := "desc"
+	byIndex := q.Array != 0
 	switch {
 	case q.After != 0:
 		keyed.add("j.id > ?", q.After)
-		order = "asc"
 	case q.Before != 0:
 		keyed.add("j.id < ?", q.Before)
 	}
-	rows, err := tx.Query(ctx, sqlJobLine+" where true"+keyed.and()+state+fmt.Sprintf(" order by j.id %s limit %d", order, q.Limit+1), keyed.args...)
+	upward := q.After != 0 || byIndex && q.Before == 0
+	order := fmt.Sprintf(" order by j.id desc limit %d", q.Limit+1)
+	if upward {
+		order = fmt.Sprintf(" order by j.id limit %d", q.Limit+1)
+	}
+	rows, err := tx.Query(ctx, sqlJobLine+" where "+q.chosen(state, keyed.and(), order)+order, keyed.args...)
 	if err != nil {
 		return JobPage{}, err
 	}
@@ -302,11 +325,33 @@ func (q *JobQuery) page(ctx context.Context, tx *Tx, f *conditions) (JobPage, er
 	more := len(jobs) > q.Limit
 	jobs = jobs[:min(len(jobs), q.Limit)]
 	page := JobPage{Jobs: jobs, Older: more, Newer: q.Before != 0}
-	if q.After != 0 {
-		slices.Reverse(jobs)
-		page.Newer, page.Older = more, true
+	if upward {
+		page.Newer, page.Older = more, q.After != 0
 	}
-	return page, nil
+	if upward != byIndex {
+		slices.Reverse(jobs)
+	}
+	if byIndex {
+		return page, nil
+	}
+	return page, page.fillArrays(ctx, tx)
+}
+
+// chosen gives the condition of the jobs of a page. A list has one line for an
+// array, its first job's: shown when some job of the array is in the state.
+func (q *JobQuery) chosen(state, and, order string) string {
+	switch {
+	case q.Array != 0 && state == "":
+		return "true" + and
+	case q.Array != 0:
+		return state + and
+	case state == "":
+		return "j.listed" + and
+	}
+	const newest = ` left join attempts a on a.job_id = j.id and a.n = j.attempts`
+	return `j.id in ((select j.id from jobs j` + newest + ` where j.array_id is null and ` + state + and + order + `)
+		union all (select j.id from job_arrays y join jobs j on j.id = y.first_job where y.id in (
+			select j.array_id from jobs j` + newest + ` where j.array_id is not null and ` + state + `)` + and + order + `))`
 }
 
 // CheckJob names what is wrong with a submission without submitting it, and gives

@@ -26,6 +26,9 @@ type life struct {
 	placed   []scheduler.Placed // by rank, like state.Run.Members
 	parts    []part
 	lots     []ledger.Lot // that the hold names
+	array    ledger.ArrayID
+	limited  bool // its array lets only so many go at once
+	blocked  bool // kept out of the queue
 
 	// What advance has led to since the life was loaded.
 	before    scheduler.Run
@@ -170,14 +173,16 @@ func jobPhase(state string) scheduler.JobPhase {
 }
 
 // loadLives locks jobs with their latest attempts, in the order of their ids,
-// and gives them by id; what does not exist is missing. One round trip.
+// and gives them by id; what does not exist is missing. One round trip. Arrays
+// with a limit are locked before their jobs, since an end lets another job in.
 func loadLives(ctx context.Context, tx *Tx, ids []ledger.JobID) (map[ledger.JobID]*life, error) {
 	out := make(map[ledger.JobID]*life, len(ids))
 	byAttempt := make(map[ledger.AttemptID]*life, len(ids))
 	const latest = `a.job_id = any($1) and a.n = (select j.attempts from jobs j where j.id = a.job_id)`
 	batch := &pgx.Batch{}
-	batch.Queue(`select `+jobColumns+`, j.state, j.result, j.cancel_asked_at is not null, g.path
-		from jobs j join groups g on g.id = j.project_id where j.id = any($1) order by j.id for update of j`, ids).
+	batch.Queue(`select id from job_arrays where at_once > 0 and id in (select array_id from jobs where id = any($1)) order by id for no key update`, ids)
+	batch.Queue(`select `+jobColumns+`, j.state, j.result, j.cancel_asked_at is not null, g.path, j.blocked, coalesce(j.array_id, 0), coalesce(y.at_once, 0) > 0
+		from jobs j join groups g on g.id = j.project_id left join job_arrays y on y.id = j.array_id where j.id = any($1) order by j.id for update of j`, ids).
 		Query(func(rows pgx.Rows) error { return scanJobs(rows, out) })
 	batch.Queue(`select `+attemptColumns+` from attempts a where `+latest+` order by a.id for update of a`, ids).
 		Query(func(rows pgx.Rows) error { return scanAttempts(rows, out, byAttempt) })
@@ -217,7 +222,7 @@ func scanJobs(rows pgx.Rows, out map[ledger.JobID]*life) error {
 	for rows.Next() {
 		l := &life{}
 		var state string
-		if err := rows.Scan(append(jobFields(&l.job), &state, &l.state.Result, &l.state.Cancel, &l.path)...); err != nil {
+		if err := rows.Scan(append(jobFields(&l.job), &state, &l.state.Result, &l.state.Cancel, &l.path, &l.blocked, &l.array, &l.limited)...); err != nil {
 			return err
 		}
 		l.state.Job = jobPhase(state)
@@ -333,6 +338,7 @@ func (s *Store) keep(ctx context.Context, tx *Tx, lives ...*life) error {
 	var entries []ledger.Entry
 	var nodes []ledger.NodeID
 	var over []ledger.JobID
+	var arrays []ledger.ArrayID // where another job may go now
 	batch := &pgx.Batch{}
 	for _, l := range lives {
 		if !l.changed {
@@ -353,6 +359,9 @@ func (s *Store) keep(ctx context.Context, tx *Tx, lives ...*life) error {
 		if l.state.Job == scheduler.JobOver {
 			over = append(over, l.job.ID)
 		}
+		if l.limited && l.state.Job != scheduler.JobActive {
+			arrays = append(arrays, l.array)
+		}
 		tx.Notify(channelPage)
 	}
 	if len(entries) > 0 {
@@ -367,10 +376,10 @@ func (s *Store) keep(ctx context.Context, tx *Tx, lives ...*life) error {
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("write jobs: %w", err)
 	}
-	if len(over) > 0 {
-		return s.afterEnd(ctx, tx, over)
+	if err := letIn(ctx, tx, arrays); err != nil {
+		return err
 	}
-	return nil
+	return s.afterEnd(ctx, tx, over)
 }
 
 // queueOrders makes the agents of nodes fetch their desired state anew.
@@ -414,8 +423,8 @@ func (l *life) queue(batch *pgx.Batch, now ledger.Instant) error {
 		queueTokenSettled(batch, l.job.ID, charged)
 	}
 	batch.Queue(`update jobs set state = $2, result = $3, attempts = $4, charged = $5, finished_at = $6, exit_code = $7, exit_signal = $8,
-		cancel_asked_at = case when $9 then coalesce(cancel_asked_at, $10) end where id = $1`,
-		l.job.ID, jobState(&l.state), l.state.Result, max(r.N, l.job.Attempts), charged, finished, code, signal, l.state.Cancel, now)
+		cancel_asked_at = case when $9 then coalesce(cancel_asked_at, $10) end, blocked = blocked or $11 where id = $1`,
+		l.job.ID, jobState(&l.state), l.state.Result, max(r.N, l.job.Attempts), charged, finished, code, signal, l.state.Cancel, now, l.limited && l.state.Job == scheduler.JobPaused)
 	if r.Attempt != 0 {
 		if err := l.queueAttempt(batch); err != nil {
 			return err

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -21,6 +23,11 @@ type Order struct {
 	Rule       scheduler.Rule // why it is to stop
 	GraceMs    int64          // real, SIGTERM to SIGKILL
 	Job        ledger.JobID
+	Array      ledger.ArrayID // 0 = none
+	ArrayIndex int32
+	ArraySize  int
+	ArrayMin   int32
+	ArrayMax   int32
 	Project    string // path
 	User       string
 	Command    string
@@ -59,14 +66,14 @@ func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, 
 		rows, err := tx.Query(ctx, `select a.id, a.fence, p.rank, p.claimed_at is not null, a.phase = 'ending', a.stop_rule,
 				case when a.funded then j.grace_ms else least(j.grace_ms, $2) end, j.id, g.path,
 				coalesce(nullif(pn.username, ''), pn.name, 'person ' || j.member_id), c.command, c.workdir, c.env, c.output_path, c.checkpoint,
-				p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib,
+				p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib, coalesce(y.id, 0), coalesce(j.array_index, 0), coalesce(y.size, 0), coalesce(y.lowest, 0), coalesce(y.highest, 0),
 				exists (select from attempts e where e.job_id = j.id and e.n < a.n and e.started_at is not null),
 				(select array_agg(nn.name order by pp.rank) from placements pp join nodes nn on nn.id = pp.node_id where pp.attempt_id = a.id),
 				g.title, a.warning, a.renew_answer, a.protected_until, coalesce(a.stop_by_job, 0), a.stop_facts
 			from (select * from placements where node_id = $1 and not ended
 				union all select * from placements where node_id = $1 and returns) p -- may still run there after a silence
 			join attempts a on a.id = p.attempt_id join jobs j on j.id = a.job_id join groups g on g.id = j.project_id
-			join job_commands c on c.job_id = j.id left join person_names pn on pn.person_id = j.member_id
+			left join job_arrays y on y.id = j.array_id join job_commands c on c.job_id = coalesce(y.first_job, j.id) left join person_names pn on pn.person_id = j.member_id
 			where a.phase in ('starting', 'running', 'ending') or (p.returns and j.state = 'pending' and j.attempts = a.n)
 			order by a.id, p.rank`, node, d.Policy.UnfundedGraceMs)
 		if err != nil {
@@ -76,9 +83,10 @@ func (s *Store) DesiredState(ctx context.Context, node ledger.NodeID) (Desired, 
 			p := &o.Placed
 			p.Node = node
 			err = row.Scan(&o.Attempt, &o.Fence, &o.Rank, &o.Claimed, &o.Stop, &o.Rule, &o.GraceMs, &o.Job, &o.Project, &o.User,
-				&o.Command, &o.WorkDir, &o.Env, &o.OutputPath, &o.Checkpoint, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB, &o.Resume, &o.Nodes,
+				&o.Command, &o.WorkDir, &o.Env, &o.OutputPath, &o.Checkpoint, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB, &o.Array, &o.ArrayIndex, &o.ArraySize, &o.ArrayMin, &o.ArrayMax, &o.Resume, &o.Nodes,
 				&o.Title, &o.Run.warning, &o.Run.renewAnswer, &o.Run.ProtectedUntil, &o.Run.StopByJob, &o.Run.stopFacts)
 			p.Rank, o.Run.Rule = o.Rank, string(o.Rule)
+			o.tellIndex()
 			return o, err
 		})
 		if err != nil {
@@ -119,6 +127,20 @@ func titlesOf(ctx context.Context, tx *Tx, ids []ledger.GroupID) (map[ledger.Gro
 		return nil
 	})
 	return names, err
+}
+
+// tellIndex puts an array's job's index into its environment and output path.
+func (o *Order) tellIndex() {
+	if o.Array == 0 {
+		return
+	}
+	index, array := strconv.Itoa(int(o.ArrayIndex)), fmt.Sprint(o.Array)
+	if o.Env == nil {
+		o.Env = map[string]string{}
+	}
+	o.Env["TRANCHE_ARRAY_ID"], o.Env["TRANCHE_ARRAY_INDEX"], o.Env["TRANCHE_ARRAY_COUNT"] = array, index, strconv.Itoa(o.ArraySize)
+	o.Env["TRANCHE_ARRAY_MIN"], o.Env["TRANCHE_ARRAY_MAX"] = strconv.Itoa(int(o.ArrayMin)), strconv.Itoa(int(o.ArrayMax))
+	o.OutputPath = strings.NewReplacer("%a", index, "%A", array).Replace(o.OutputPath)
 }
 
 // watch tells long polls when their node's desired state has a new version. It

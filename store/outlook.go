@@ -149,7 +149,7 @@ const sqlOvertakers = `select g.id, g.path, x.started, x.free, x.waiting, x.fact
 			where a.pool_id = $1 and a.since >= $2 and a.phase <> 'reserved' and j.queue_seq > $3 and j.submitted_at >= $2 group by a.project_id
 			union all
 			select j.project_id, 0, 0, count(*), null from jobs j join job_reasons r on r.job_id = j.id
-			where j.pool_id = $1 and j.state = 'pending' and j.queue_seq > $3 and r.rank < (select rank from job_reasons where job_id = $4) group by j.project_id) y
+			where j.pool_id = $1 and j.state = 'pending' and not j.blocked and j.queue_seq > $3 and r.rank < (select rank from job_reasons where job_id = $4) group by j.project_id) y
 		group by project_id order by sum(started) + sum(waiting) desc, project_id limit $5) x
 	join groups g on g.id = x.project_id order by x.started + x.waiting desc, g.id`
 

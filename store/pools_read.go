@@ -63,7 +63,7 @@ func poolLines(ctx context.Context, tx *Tx, id ledger.PoolID) ([]PoolLine, error
 			from fleet group by pool_id)
 		select p.id, p.name, p.gpu_model, p.rate_ppm, p.node_gpus, p.frozen_at, p.frozen_why,
 			coalesce(c.nodes, 0), coalesce(c.devices, 0), coalesce(c.funded, 0), coalesce(c.unfunded, 0), coalesce(c.ending, 0), coalesce(c.down, 0),
-			(select count(*)::int from jobs j where j.pool_id = p.id and j.state = 'pending'),
+			(select count(*)::int from jobs j where j.pool_id = p.id and j.state = 'pending' and not j.blocked),
 			(select count(*)::int from attempts a where a.pool_id = p.id and a.phase not in ('reserved', 'closed'))
 		from pools p left join counted c on c.pool_id = p.id where $1 = 0 or p.id = $1 order by p.name`, id)
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Store) PoolBoard(ctx context.Context, id ledger.PoolID) (Board, error) 
 		// The order is found on narrow rows first: the queue may be long.
 		if b.Queue, err = jobLines(ctx, tx, ` join (select q.id, row_number() over (order by w.rank nulls last, q.queue_seq, q.id) as place
 				from jobs q left join job_reasons w on w.job_id = q.id where q.pool_id = $1
-					and (q.state = 'pending' or q.id in (select job_id from attempts where pool_id = $1 and phase = 'reserved')) order by place limit $2) f on f.id = j.id
+					and (q.state = 'pending' and not q.blocked or q.id in (select job_id from attempts where pool_id = $1 and phase = 'reserved')) order by place limit $2) f on f.id = j.id
 			order by f.place`, id, mostQueued); err != nil {
 			return err
 		}

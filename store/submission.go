@@ -71,6 +71,7 @@ func (sub *Submission) check(t *target, actor ledger.Actor, now ledger.Instant) 
 
 // checkWorkload looks at what is to run.
 func (sub *Submission) checkWorkload(f *formCheck) {
+	sub.checkOrder(f)
 	f.want(!sub.Singleton || strings.TrimSpace(sub.Name) != "", "name", "job.singleton", "Only one job of a name at a time: give it a name.")
 	f.want(len(sub.Name) <= 200, "name", "job.name", "A job's name has at most 200 characters.")
 	f.want(strings.TrimSpace(sub.Command) != "", "command", "job.command", "Say what to run.")
@@ -95,6 +96,24 @@ func (sub *Submission) checkWorkload(f *formCheck) {
 		f.want(!strings.HasPrefix(name, "TRANCHE_"), "env", "job.env_reserved", name+" is set by Tranche itself; choose another name.")
 	}
 	f.want(size <= mostEnvBytes, "env", "job.env", "Environment variables have at most 64 KiB together.")
+}
+
+// checkOrder looks at what it waits for, and at its array.
+func (sub *Submission) checkOrder(f *formCheck) {
+	if _, refusal := parseAfter(sub.After); refusal != nil {
+		f.refusals = append(f.refusals, refusal)
+	}
+	array, refusal := parseArray(sub.Array)
+	if refusal != nil {
+		f.refusals = append(f.refusals, refusal)
+		return
+	}
+	if array == nil {
+		return
+	}
+	f.want(!sub.Singleton, "singleton", "job.singleton_array", "All jobs of an array have its name; to run one at a time, write %1 after the indices.")
+	f.want(array.size() == 1 || sub.OutputPath == "" || strings.Contains(sub.OutputPath, "%a"), "output_path", "job.output_array",
+		"The jobs of an array would overwrite each other's output: put %a, the index, into the path, or leave it empty.")
 }
 
 func envName(s string) bool {

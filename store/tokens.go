@@ -140,8 +140,8 @@ func (s *Store) TokenActor(ctx context.Context, secret string) (ledger.Actor, er
 
 // reserveOnToken takes the most a job may cost from its token's spending limit.
 // Tokens without a limit, and jobs that are never charged, need none. What the
-// job did not cost comes back when it is over.
-func reserveOnToken(ctx context.Context, tx *Tx, token int64, j *scheduler.Job) error {
+// job did not cost comes back when it is over. An array's jobs are n alike.
+func reserveOnToken(ctx context.Context, tx *Tx, token int64, j *scheduler.Job, n int64) error {
 	if token == 0 || j.Contract.MinMs == 0 {
 		return nil
 	}
@@ -151,16 +151,19 @@ func reserveOnToken(ctx context.Context, tx *Tx, token int64, j *scheduler.Job) 
 		return err
 	}
 	left := limit - used
-	switch most := j.Contract.MaxCharge; {
+	most, err := j.Contract.MaxCharge.MulRatio(n, 1)
+	switch {
+	case err != nil:
+		return refuse(ledger.Invalid, "token.max_charge", "max_charge_units", "So many jobs together may cost more than can be counted; allow each of them less.")
 	case most == 0:
 		return refuse(ledger.Invalid, "token.max_charge", "max_charge_units",
 			"This token may spend "+left.Hours()+" GPU-h more; say what the job may cost at most.", "available", left.Exact())
 	case most > left:
 		return refuse(ledger.Short, "token.limit_reached", "max_charge_units",
-			"This token may spend "+left.Hours()+" GPU-h more, "+(most-left).Hours()+" GPU-h less than the job may cost.",
+			"This token may spend "+left.Hours()+" GPU-h more, "+(most-left).Hours()+" GPU-h less than this may cost.",
 			"needed", most.Exact(), "available", left.Exact(), "short", (most - left).Exact(), "limited_by", "the token's spending limit")
 	}
-	_, err = tx.Exec(ctx, `update api_tokens set held_or_spent = held_or_spent + $2 where id = $1`, token, j.Contract.MaxCharge)
+	_, err = tx.Exec(ctx, `update api_tokens set held_or_spent = held_or_spent + $2 where id = $1`, token, most)
 	return err
 }
 
@@ -170,6 +173,13 @@ func queueTokenSettled(batch *pgx.Batch, job ledger.JobID, charged ledger.Amount
 	batch.Queue(`update api_tokens t set held_or_spent = greatest(0, least(t.spending_limit, t.held_or_spent - j.max_charge + $2))
 		from jobs j where j.id = $1 and j.finished_at is null and j.min_ms > 0 and j.max_charge > 0
 			and t.id = j.token_id and t.spending_limit is not null`, job, charged)
+}
+
+// queueTokensFreed is queueTokenSettled for jobs that never started.
+func queueTokensFreed(batch *pgx.Batch, jobs []ledger.JobID) {
+	batch.Queue(`update api_tokens t set held_or_spent = greatest(0, least(t.spending_limit, t.held_or_spent - d.most))
+		from (select token_id, sum(max_charge)::bigint as most from jobs where id = any($1) and finished_at is null and min_ms > 0 group by token_id) d
+		where t.id = d.token_id and t.spending_limit is not null`, jobs)
 }
 
 // Token is one API token as its owner sees it; the secret is gone.

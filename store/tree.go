@@ -72,7 +72,7 @@ func treeRows(ctx context.Context, tx *Tx, pool ledger.PoolID, period ledger.Per
 			coalesce(c.received, 0), coalesce(l.given, 0), coalesce(u.available, 0), coalesce(u.held, 0), coalesce(u.spent, 0), coalesce(u.expired, 0),
 			coalesce(t.usage, 0), coalesce(t.commitment, 0), coalesce(t.micro_gpu, 0), t.at,
 			coalesce((select sum(a.milli_gpu) from attempts a where a.project_id = g.id and a.pool_id = $1 and a.phase in ('starting', 'running', 'ending')), 0)::bigint,
-			(select count(*) from jobs j where j.project_id = g.id and j.pool_id = $1 and j.state = 'pending')
+			(select count(*) from jobs j where j.project_id = g.id and j.pool_id = $1 and j.state = 'pending' and not j.blocked)
 		from groups g
 		left join (`+sqlReceived+`) c on c.group_id = g.id and c.pool_id = $1 and c.period_id = $2
 		left join (select project_id, sum(amount)::bigint as given from lots where pool_id = $1 and period_id = $2 group by 1) l on l.project_id = g.id

@@ -47,12 +47,12 @@ func (s *server) operations() []operation {
 			s.apiStatement,
 		},
 		{
-			get, api.PathJobs, ledger.SeeOpen, signedIn, "jobs", "Jobs, newest first.",
-			append(append(place, parameter{"state", "string", strings.Join(store.JobStates(), ", ")}, parameter{"mine", "boolean", "1: only the caller's"}), page...), nil,
+			get, api.PathJobs, ledger.SeeOpen, signedIn, "jobs", "Jobs, newest first, an array as one line; or one array's jobs by index.",
+			append(append(place, parameter{"state", "string", strings.Join(store.JobStates(), ", ")}, parameter{"mine", "boolean", "1: only the caller's"}, parameter{"array", "integer", "number of an array: its jobs"}), page...), nil,
 			api.JobList{},
 			s.apiJobs,
 		},
-		{post, api.PathJobs, ledger.JobSubmit, anywhere, "submit", "Submit a job. The same key with the same content gives the first job again.", nil, api.Submit{}, api.Job{}, s.apiSubmit},
+		{post, api.PathJobs, ledger.JobSubmit, anywhere, "submit", "Submit a job, or an array of jobs: the answer is its first. The same key with the same content gives the first job again.", nil, api.Submit{}, api.Job{}, s.apiSubmit},
 		{get, api.PathJob, ledger.SeeOpen, signedIn, "job", "One job with its attempts.", nil, nil, api.Job{}, s.apiJob},
 		{get, api.PathWhy, ledger.SeeOpen, signedIn, "why", "Why a job stands where it stands, with the numbers that decided.", nil, nil, api.Why{}, s.apiWhy},
 		{
@@ -66,6 +66,10 @@ func (s *server) operations() []operation {
 		{post, api.PathPause, ledger.JobPause, anywhere, "pause", "Keep a waiting job from starting.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.PauseJob)},
 		{post, api.PathResume, ledger.JobPause, anywhere, "resume", "Let a paused job start again.", nil, api.Command{}, api.Job{}, s.apiVerb(s.store.ResumeJob)},
 		{post, api.PathRenew, ledger.JobPause, anywhere, "renew", "Ask for new protection of what runs; the next cycle answers.", nil, api.Renew{}, api.Job{}, s.apiRenew},
+		{get, api.PathArray, ledger.SeeOpen, signedIn, "array", "One array with what has become of its jobs.", nil, nil, api.Array{}, s.apiArray},
+		{post, api.PathArrayCancel, ledger.JobCancel, anywhere, "cancel-array", "End all jobs of an array; what runs gets its grace.", nil, api.Command{}, api.Array{}, s.apiArrayVerb(s.store.CancelArray)},
+		{post, api.PathArrayPause, ledger.JobPause, anywhere, "pause-array", "Keep all jobs of an array that wait from starting; what runs goes on.", nil, api.Command{}, api.Array{}, s.apiArrayVerb(s.store.PauseArray)},
+		{post, api.PathArrayResume, ledger.JobPause, anywhere, "resume-array", "Let all paused jobs of an array start again.", nil, api.Command{}, api.Array{}, s.apiArrayVerb(s.store.ResumeArray)},
 		{get, api.PathChanges, ledger.SeeOpen, signedIn, "changes", "What would start a waiting job in the next cycle, each change tried, and what went before it.", nil, nil, api.Outlook{}, s.apiChanges},
 		{post, api.PathChange, ledger.JobPause, anywhere, "change", "Change a waiting job in place. It keeps its place when it asks for less in the same pool.", nil, api.ChangeJob{}, api.Job{}, s.apiChange},
 		{
@@ -142,7 +146,7 @@ func (s *server) apiSubmit(w http.ResponseWriter, r *http.Request) error {
 	sub := store.Submission{
 		Preset: in.Preset, Name: in.Name, Project: in.Project, Pool: in.Pool, Nodes: in.Nodes, GPUs: in.GPUs, GPUMilli: in.GPUMilli,
 		CPUMilli: in.CPUMilli, RAMMiB: in.RAMMiB, Command: in.Command, WorkDir: in.WorkDir, Env: in.Env, OutputPath: in.OutputPath, Checkpoint: in.Checkpoint,
-		MinMs: in.MinRuntimeMS, GraceMs: in.GraceMS, MaxMs: in.MaxRuntimeMS, Resumable: in.Resumable, OrFree: in.OrFree, Urgency: in.Urgency, Interactive: in.Interactive, After: in.After, Singleton: in.Singleton,
+		MinMs: in.MinRuntimeMS, GraceMs: in.GraceMS, MaxMs: in.MaxRuntimeMS, Resumable: in.Resumable, OrFree: in.OrFree, Urgency: in.Urgency, Interactive: in.Interactive, After: in.After, Singleton: in.Singleton, Array: in.Array,
 	}
 	switch in.WhenMoneyEnds {
 	case "", api.MoneyGoOn:
@@ -206,6 +210,9 @@ func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.After, q.Before, q.Limit = 0, ledger.JobID(after), limit
+	if q.Array != 0 { // by index: the next page has the larger numbers
+		q.After, q.Before = q.Before, 0
+	}
 	page, err := s.store.Jobs(r.Context(), q)
 	if err != nil {
 		return err
@@ -214,7 +221,7 @@ func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) error {
 	for i := range page.Jobs {
 		out.Jobs[i] = s.wireJob(&page.Jobs[i], page.Policy.LookbackMs)
 	}
-	if n := len(page.Jobs); page.Older && n > 0 {
+	if n := len(page.Jobs); n > 0 && (page.Older && q.Array == 0 || page.Newer && q.Array != 0) {
 		out.Next = idText(page.Jobs[n-1].ID)
 	}
 	return writeJSON(w, http.StatusOK, out)

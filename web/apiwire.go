@@ -37,7 +37,23 @@ func (s *server) wireJob(j *store.JobLine, lookbackMs int64) api.Job {
 	if j.State == "waiting" || j.State == "paused" {
 		out.Reason = s.whyShort(j, lookbackMs)
 	}
+	if j.ArrayID != 0 {
+		out.InArray = &api.InArray{Array: j.ArrayID, Index: j.ArrayIndex, Size: j.ArraySize}
+	}
+	if j.Array != nil {
+		whole := wireArray(j.Array, j)
+		out.Array = &whole
+	}
 	return out
+}
+
+// wireArray is an array; first is a job of it.
+func wireArray(a *store.ArrayLine, first *store.JobLine) api.Array {
+	return api.Array{
+		ID: a.ID, Name: a.Name, Project: first.Path, Pool: first.PoolName, User: first.Owner, Indices: a.Indices, AtOnce: a.AtOnce, Size: a.Size, FirstJob: a.FirstJob,
+		After: a.After, Submitted: a.Submitted.Time(), Waiting: a.Waiting, Paused: a.Paused, Running: a.Running, Finished: a.Finished, Failed: a.Failed,
+		Cancelled: a.Cancelled, Charged: a.Charged,
+	}
 }
 
 // wireJobDetail is one job with its attempts and, for readers with the role, what it runs.

@@ -37,12 +37,15 @@ func (s *server) jobPage(r *http.Request, forms jobForms) (templ.Component, erro
 	}
 	m := view.Job{
 		ID: d.ID, Name: jobName(&d.JobLine), Owner: d.Owner, ProjectID: d.Project, Project: d.Title, PoolID: d.Pool, Pool: d.PoolName,
-		State: d.State, Bar: s.contractBar(&d), Why: s.why(&d), Contract: append(contractFacts(&d), s.idleFacts(&d)...), Workload: workloadFacts(&d), Attempts: s.attemptRows(&d),
+		State: d.State, Bar: s.contractBar(&d), Why: s.why(&d), Contract: append(contractFacts(&d), s.idleFacts(&d)...), Workload: workloadFacts(d.Private), Attempts: s.attemptRows(&d),
 		Charges: s.chargeRows(&d), Total: hours(d.Charged), MayCancel: d.May.Cancel, MayPause: d.May.Pause, MayResume: d.May.Resume, Key: uuid.NewString(),
 	}
 	m.StateText, _ = s.stateOf(&d.JobLine)
 	if d.May.Stop {
 		m.Stop = &forms.stop
+	}
+	if d.ArrayID != 0 {
+		m.InArray = &view.InArray{ID: d.ArrayID, Index: strconv.Itoa(int(d.ArrayIndex)), Size: d.ArraySize, Before: d.Before, Next: d.Next}
 	}
 	m.Renewal = s.renewal(&d, forms.renew)
 	if m.Log, err = s.logTail(r, &d); err != nil {
@@ -90,7 +93,7 @@ func contractFacts(d *store.JobDetail) []view.Fact {
 		{Name: "Urgency", Value: strconv.Itoa(int(c.Urgency)), Term: "urgency"},
 	}
 	if d.After != "" {
-		facts = append(facts, view.Fact{Name: "Starts after", Value: "job " + d.After, ID: "job-after"})
+		facts = append(facts, view.Fact{Name: "Starts after", Value: d.After, ID: "job-after"})
 	}
 	if c.Interactive {
 		facts = append(facts, view.Fact{Name: "Interactive", Value: "warned before its protection ends"})
@@ -122,8 +125,7 @@ func gibText(mib int64) string {
 }
 
 // workloadFacts is what runs; empty for readers who may not see it.
-func workloadFacts(d *store.JobDetail) []view.Fact {
-	p := d.Private
+func workloadFacts(p *store.JobCommand) []view.Fact {
 	if p == nil {
 		return nil
 	}

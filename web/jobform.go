@@ -89,7 +89,7 @@ func parseJobForm(values url.Values) (store.Submission, ledger.Refusals) {
 		OutputPath: f.text("output"), Checkpoint: f.text("checkpoint"),
 		MinMs: f.span("minimum"), GraceMs: f.span("grace"), MaxMs: f.span("maximum"), Resumable: &resumable,
 		StopOnMoney: f.text("at_end") == "stop", OrFree: f.text("or_free") != "", Interactive: f.text("interactive") != "",
-		After: strings.Fields(strings.ReplaceAll(f.text("after"), ",", " ")), Singleton: f.text("singleton") != "",
+		After: strings.Fields(strings.ReplaceAll(f.text("after"), ",", " ")), Singleton: f.text("singleton") != "", Array: f.text("array"),
 		Urgency: int(min(f.number("urgency"), 1000)), MaxCharge: f.hours("max_charge"),
 	}
 	return sub, f.refusals

@@ -44,7 +44,7 @@ func jobQuery(q url.Values, actor ledger.Actor) store.JobQuery {
 		}
 		return ledger.JobID(n)
 	}
-	out := store.JobQuery{Project: q.Get("project"), Pool: q.Get("pool"), State: q.Get("state"), Before: id("before"), After: id("after")}
+	out := store.JobQuery{Project: q.Get("project"), Pool: q.Get("pool"), State: q.Get("state"), Before: id("before"), After: id("after"), Array: ledger.ArrayID(id("array"))}
 	if q.Get("mine") != "" {
 		out.Member = actor.Person
 	}
@@ -58,22 +58,24 @@ func jobsAnswer(page store.JobPage) string {
 // jobPager leads to the pages of smaller and larger job numbers.
 func jobPager(at *url.URL, page store.JobPage) view.Pager {
 	p := view.Pager{Shown: plural(int64(len(page.Jobs)), "job") + " shown"}
-	to := func(name string, id ledger.JobID) string {
-		q := at.Query()
-		q.Del("before")
-		q.Del("after")
-		q.Set(name, idText(id))
-		return at.Path + "?" + q.Encode()
-	}
 	if n := len(page.Jobs); n > 0 {
 		if page.Newer {
-			p.Newer = to("after", page.Jobs[0].ID)
+			p.Newer = pageAddress(at, "after", page.Jobs[0].ID)
 		}
 		if page.Older {
-			p.Older = to("before", page.Jobs[n-1].ID)
+			p.Older = pageAddress(at, "before", page.Jobs[n-1].ID)
 		}
 	}
 	return p
+}
+
+// pageAddress is the same list from a job on.
+func pageAddress(at *url.URL, name string, id ledger.JobID) string {
+	q := at.Query()
+	q.Del("before")
+	q.Del("after")
+	q.Set(name, idText(id))
+	return at.Path + "?" + q.Encode()
 }
 
 // jobFilters are the choices of a list's filter.
@@ -150,23 +152,27 @@ func (s *server) submitJob(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		page, err := s.jobFormPage(r, view.Form{Key: formKey(r), Values: r.PostForm}, quote(job, sub.Pool, policy.PastProtectionPPM))
+		page, err := s.jobFormPage(r, view.Form{Key: formKey(r), Values: r.PostForm}, quote(job, &sub, policy.PastProtectionPPM))
 		if err != nil {
 			return err
 		}
 		return s.show(w, r, page)
 	}
-	return s.done(w, r, view.JobURL(id), "Job "+idText(id)+" waits for its start.")
+	return s.submitted(w, r, id, &sub)
 }
 
 // quote says what a job would set aside at its start, and what it costs after its
 // protection.
-func quote(j *scheduler.Job, pool string, pastPPM int64) string {
+func quote(j *scheduler.Job, sub *store.Submission, pastPPM int64) string {
+	pool, each := sub.Pool, ""
+	if n := sub.Jobs(); sub.Array != "" {
+		each = " Each of its " + plural(n, "job") + " does so when it starts."
+	}
 	if j.Contract.MinMs == 0 {
 		return "Nothing is set aside: it runs free on " + pool + " and may be stopped at any time."
 	}
 	return "Sets aside " + j.Rate.Cum(j.Contract.MinMs).Hours() + " GPU-h on " + pool + " when it starts: " +
-		milliText(j.Rate.MilliGPU) + " charged GPUs, protected for " + spanText(j.Contract.MinMs) + "." + pastText(pastPPM) + " Nothing was submitted."
+		milliText(j.Rate.MilliGPU) + " charged GPUs, protected for " + spanText(j.Contract.MinMs) + "." + each + pastText(pastPPM) + " Nothing was submitted."
 }
 
 // pastText tells the price after protection where it is another one.

@@ -34,6 +34,9 @@ func shapeOf(j *store.JobLine) string {
 // jobName is how lists call a job.
 func jobName(j *store.JobLine) string {
 	if j.Name != "" {
+		if j.ArrayID != 0 {
+			return j.Name + " [" + strconv.Itoa(int(j.ArrayIndex)) + "]"
+		}
 		return j.Name
 	}
 	return "job " + idText(j.ID)
@@ -184,6 +187,13 @@ func (s *server) jobRow(j *store.JobLine, lookbackMs int64) view.JobRow {
 	}
 	row.StateText, row.Mark = s.stateOf(j)
 	row.Why = s.whyShort(j, lookbackMs)
+	if j.ArrayID != 0 {
+		row.Index = strconv.Itoa(int(j.ArrayIndex))
+	}
+	if a := j.Array; a != nil {
+		row.Array = &view.ArrayRow{ID: a.ID, Indices: a.Indices, ArrayCounts: arrayCounts(a)}
+		row.Name, row.State, row.Elapsed, row.Charged = arrayName(a), "array", "–", hours(a.Charged)
+	}
 	return row
 }
 

@@ -38,6 +38,7 @@ type scene struct {
 	*site
 	request ledger.RequestID
 	job     ledger.JobID
+	array   ledger.ArrayID
 	node    ledger.NodeID
 	join    int64
 	token   int64
@@ -57,6 +58,9 @@ func newScene(t *testing.T) *scene {
 	s.must(err)
 	s.job, err = s.store.SubmitJob(ctx, s.cmd("researcher here"), store.Submission{Name: "j", Project: "/lab/vision/segmentation", Pool: "h100", Nodes: 1, GPUs: 1, Command: "true", Preset: "free"})
 	s.must(err)
+	_, err = s.store.SubmitJob(ctx, s.cmd("researcher here"), store.Submission{Project: "/lab/vision/segmentation", Pool: "h100", Nodes: 1, GPUs: 1, Command: "true", Preset: "free", Array: "0-1"})
+	s.must(err)
+	s.array = 1
 	_, err = s.store.CreateEnrolToken(ctx, s.cmd("operator here"), store.EnrolTokenInput{Pool: "h100", Hours: 1, Uses: 1, Secret: "enrol"})
 	s.must(err)
 	s.node, err = s.store.Enrol(ctx, store.EnrolInput{Token: "enrol", Secret: "node", Name: "n1", BootID: "b", CPUMilli: 64_000, RAMMiB: 512 * 1024, Devices: []store.DeviceInput{{Index: 0, UUID: "u", Model: "H100", HBMMiB: 80 * 1024}}})
@@ -160,7 +164,7 @@ func (s *scene) peopleRows() map[string]expectation {
 
 // workRows are about jobs, pools, nodes, charges.
 func (s *scene) workRows() map[string]expectation {
-	ok, key, job, node := only200(), keyed(), view.JobURL(s.job), view.NodeURL(s.node)
+	ok, key, job, array, node := only200(), keyed(), view.JobURL(s.job), view.ArrayURL(s.array), view.NodeURL(s.node)
 	return map[string]expectation{
 		"GET /jobs":                 {status: ok, who: everybody},
 		"POST /jobs":                {form: keyed("project", "/lab/vision/segmentation"), status: []int{422}, who: members},
@@ -173,6 +177,10 @@ func (s *scene) workRows() map[string]expectation {
 		"POST /jobs/{id}/renew":     {path: job + "/renew", form: keyed(), status: let(), who: "researcher here"},
 		"POST /jobs/{id}/change":    {path: job + "/change", form: keyed("gpus", "1"), status: let(), who: "researcher here"},
 		"POST /jobs/{id}/stop":      {path: job + "/stop", form: url.Values{"key": {keyMark}, "reason": {"it smells"}}, status: []int{409}, who: "operator here"},
+		"GET /arrays/{id}":          {path: array, status: ok, who: everybody},
+		"POST /arrays/{id}/pause":   {path: array + "/pause", form: key, status: let(), who: "researcher here"},
+		"POST /arrays/{id}/resume":  {path: array + "/resume", form: key, status: let(), who: "researcher here"},
+		"POST /arrays/{id}/cancel":  {path: array + "/cancel", form: key, status: let(), who: members},
 		"POST /jobs/{id}/cancel":    {path: job + "/cancel", form: key, status: let(), who: members},
 		"GET /pools":                {status: ok, who: everybody},
 		"GET /pools/{id}/order":     {path: view.PoolOrderURL(s.h100), status: ok, who: everybody},
@@ -194,31 +202,37 @@ func (s *scene) workRows() map[string]expectation {
 func (s *scene) apiRows() map[string]expectation {
 	ok := only200()
 	return map[string]expectation{
-		"GET " + api.PathWhoAmI:    {status: ok, who: everybody},
-		"GET " + api.PathBalances:  {status: ok, who: everybody},
-		"GET " + api.PathStatement: {path: api.PathStatement + "?project=/lab/vision/segmentation&pool=h100", status: ok, who: everybody},
-		"GET " + api.PathJobs:      {status: ok, who: everybody},
-		"POST " + api.PathJobs:     {body: api.Submit{Key: keyMark, Project: "/lab/vision/segmentation"}, status: []int{422}, who: members},
-		"GET " + api.PathJob:       {path: jobPath(api.PathJob, s.job), status: ok, who: everybody},
-		"GET " + api.PathWhy:       {path: jobPath(api.PathWhy, s.job), status: ok, who: everybody},
-		"GET " + api.PathJobLogs:   {path: jobPath(api.PathJobLogs, s.job), status: let(404), who: readers},
-		"POST " + api.PathCancel:   {path: jobPath(api.PathCancel, s.job), body: api.Command{Key: keyMark}, status: let(), who: members},
-		"POST " + api.PathPause:    {path: jobPath(api.PathPause, s.job), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
-		"POST " + api.PathResume:   {path: jobPath(api.PathResume, s.job), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
-		"GET " + api.PathPolicy:    {status: ok, who: everybody},
-		"POST " + api.PathPolicy:   {body: api.SetPolicy{Key: keyMark, Preview: true}, status: let(), who: "admin here"},
-		"GET " + api.PathChanges:   {path: jobPath(api.PathChanges, s.job), status: ok, who: everybody},
-		"POST " + api.PathRenew:    {path: jobPath(api.PathRenew, s.job), body: api.Renew{Key: keyMark}, status: let(), who: "researcher here"},
-		"POST " + api.PathChange:   {path: jobPath(api.PathChange, s.job), body: api.ChangeJob{Key: keyMark, GPUs: 1}, status: let(), who: "researcher here"},
-		"GET " + api.PathOrder:     {path: api.PathOrder + "?pool=h100", status: ok, who: everybody},
-		"GET " + api.PathPools:     {status: ok, who: everybody},
-		"GET " + api.PathNodes:     {status: ok, who: everybody},
+		"GET " + api.PathWhoAmI:       {status: ok, who: everybody},
+		"GET " + api.PathBalances:     {status: ok, who: everybody},
+		"GET " + api.PathStatement:    {path: api.PathStatement + "?project=/lab/vision/segmentation&pool=h100", status: ok, who: everybody},
+		"GET " + api.PathJobs:         {status: ok, who: everybody},
+		"POST " + api.PathJobs:        {body: api.Submit{Key: keyMark, Project: "/lab/vision/segmentation"}, status: []int{422}, who: members},
+		"GET " + api.PathJob:          {path: jobPath(api.PathJob, s.job), status: ok, who: everybody},
+		"GET " + api.PathWhy:          {path: jobPath(api.PathWhy, s.job), status: ok, who: everybody},
+		"GET " + api.PathJobLogs:      {path: jobPath(api.PathJobLogs, s.job), status: let(404), who: readers},
+		"POST " + api.PathCancel:      {path: jobPath(api.PathCancel, s.job), body: api.Command{Key: keyMark}, status: let(), who: members},
+		"POST " + api.PathPause:       {path: jobPath(api.PathPause, s.job), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
+		"POST " + api.PathResume:      {path: jobPath(api.PathResume, s.job), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
+		"GET " + api.PathArray:        {path: arrayPath(api.PathArray, s.array), status: ok, who: everybody},
+		"POST " + api.PathArrayCancel: {path: arrayPath(api.PathArrayCancel, s.array), body: api.Command{Key: keyMark}, status: let(), who: members},
+		"POST " + api.PathArrayPause:  {path: arrayPath(api.PathArrayPause, s.array), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
+		"POST " + api.PathArrayResume: {path: arrayPath(api.PathArrayResume, s.array), body: api.Command{Key: keyMark}, status: let(), who: "researcher here"},
+		"GET " + api.PathPolicy:       {status: ok, who: everybody},
+		"POST " + api.PathPolicy:      {body: api.SetPolicy{Key: keyMark, Preview: true}, status: let(), who: "admin here"},
+		"GET " + api.PathChanges:      {path: jobPath(api.PathChanges, s.job), status: ok, who: everybody},
+		"POST " + api.PathRenew:       {path: jobPath(api.PathRenew, s.job), body: api.Renew{Key: keyMark}, status: let(), who: "researcher here"},
+		"POST " + api.PathChange:      {path: jobPath(api.PathChange, s.job), body: api.ChangeJob{Key: keyMark, GPUs: 1}, status: let(), who: "researcher here"},
+		"GET " + api.PathOrder:        {path: api.PathOrder + "?pool=h100", status: ok, who: everybody},
+		"GET " + api.PathPools:        {status: ok, who: everybody},
+		"GET " + api.PathNodes:        {status: ok, who: everybody},
 	}
 }
 
 func jobPath(pattern string, id ledger.JobID) string {
 	return strings.ReplaceAll(pattern, "{id}", idText(id))
 }
+
+func arrayPath(pattern string, id ledger.ArrayID) string { return jobPath(pattern, ledger.JobID(id)) }
 
 // Every route of the list has a row, every row a route.
 func TestEveryRouteHasItsExpectation(t *testing.T) {

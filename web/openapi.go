@@ -73,7 +73,7 @@ func parametersOf(o operation) []any {
 	var out []any
 	if strings.Contains(o.path, "{id}") {
 		out = append(out, map[string]any{
-			"name": "id", "in": "path", "required": true, "description": "job number",
+			"name": "id", "in": "path", "required": true, "description": "number",
 			"schema": map[string]any{"type": "integer", "format": "int64"},
 		})
 	}

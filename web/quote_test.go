@@ -16,7 +16,7 @@ func TestQuoteTellsThePriceAfterProtection(t *testing.T) {
 		1_000_000: "Sets aside 8 GPU-h on h100 when it starts: 8 charged GPUs, protected for 1 h. Nothing was submitted.",
 		500_000:   "Sets aside 8 GPU-h on h100 when it starts: 8 charged GPUs, protected for 1 h. After that a GPU-second costs 50 % of the price. Nothing was submitted.",
 	} {
-		if got := quote(j, "h100", ppm); got != want {
+		if got := quote(j, &store.Submission{Pool: "h100"}, ppm); got != want {
 			t.Errorf("%d ppm: %s", ppm, got)
 		}
 	}

@@ -132,6 +132,11 @@ func (s *server) workRoutes() []route {
 		{post, view.JobsURL + "/{id}/change", ledger.JobPause, anywhere, s.changeJob},
 		{post, view.JobsURL + "/{id}/stop", ledger.JobStop, anywhere, s.stopJob},
 
+		{get, view.ArraysURL + "/{id}", ledger.SeeOpen, signedIn, s.showArray},
+		{post, view.ArraysURL + "/{id}/cancel", ledger.JobCancel, anywhere, s.arrayForm(s.store.CancelArray, "Cancelled. What ran gets its grace; what was set aside and not used goes back.")},
+		{post, view.ArraysURL + "/{id}/pause", ledger.JobPause, anywhere, s.arrayForm(s.store.PauseArray, "Paused. What waits keeps its place; what runs goes on.")},
+		{post, view.ArraysURL + "/{id}/resume", ledger.JobPause, anywhere, s.arrayForm(s.store.ResumeArray, "Resumed at its old place in the queue.")},
+
 		{get, view.PoolsURL, ledger.SeeOpen, signedIn, s.showPools},
 		{get, view.PoolsURL + "/{id}", ledger.SeeOpen, signedIn, s.showPool},
 		{get, view.PoolsURL + "/{id}/order", ledger.SeeOpen, signedIn, s.showOrder},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 type jobsCommand struct {
 	Project string `short:"p" help:"Only this project or program."`
 	Pool    string `help:"Only this pool."`
+	Array   target `help:"The jobs of this array, by index." placeholder:"A4"`
 	State   string `help:"Only jobs in this state, such as waiting, running or finished."`
 	Mine    bool   `short:"m" help:"Only your own."`
 	Limit   int    `help:"Jobs per page, at most 500." default:"50"`
@@ -24,17 +26,21 @@ type jobsCommand struct {
 func (jobsCommand) Help() string {
 	return `Examples:
   tranche jobs --mine --state running
+  tranche jobs --array A4 --state failed
   tranche jobs -p /vision --json | jq -r '.jobs[].id'`
 }
 
 // Run prints one page of jobs.
 func (c *jobsCommand) Run(ctx context.Context, t *terminal) error {
+	if c.Array.job != 0 {
+		return &usageError{"an array's number begins with A: --array A4"}
+	}
 	client, err := t.client()
 	if err != nil {
 		return err
 	}
 	got, err := client.Jobs(ctx, api.JobQuery{
-		Project: c.Project, Pool: c.Pool, State: c.State, Mine: c.Mine, After: c.After, Limit: c.Limit,
+		Project: c.Project, Pool: c.Pool, State: c.State, Mine: c.Mine, Array: c.Array.array, After: c.After, Limit: c.Limit,
 	})
 	if err != nil {
 		return err
@@ -46,8 +52,15 @@ func (c *jobsCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		p.line("JOB\tSTATE\tPROJECT\tUSER\tPOOL\tSHAPE\tPROTECTED FOR\tCHARGED\tNAME")
 		for _, j := range got.Jobs {
-			p.line("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", j.ID, outcome(j), j.Project, j.User, j.Pool,
-				shape(j), span(j.MinRuntimeMS), j.Charged.Hours(), j.Name)
+			number, state, charged, name := strconv.FormatInt(int64(j.ID), 10), outcome(j), j.Charged, j.Name
+			switch a := j.Array; {
+			case a != nil:
+				number, state, charged = fmt.Sprintf("A%d [%s]", a.ID, a.Indices), counts(a), a.Charged
+			case j.InArray != nil:
+				name = strings.TrimSpace(fmt.Sprintf("%s [%d]", name, j.InArray.Index))
+			}
+			p.line("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", number, state, j.Project, j.User, j.Pool,
+				shape(j), span(j.MinRuntimeMS), charged.Hours(), name)
 		}
 		if got.Next != "" {
 			p.line("More: --after %s", got.Next)
@@ -56,16 +69,23 @@ func (c *jobsCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 type jobCommand struct {
-	ID int64 `arg:"" help:"Job number."`
+	ID target `arg:"" help:"Job number, or an array's: A4."`
 }
 
-// Run prints one job.
+// Run prints one job, or one array.
 func (c *jobCommand) Run(ctx context.Context, t *terminal) error {
 	client, err := t.client()
 	if err != nil {
 		return err
 	}
-	j, err := client.Job(ctx, ledger.JobID(c.ID))
+	if c.ID.array != 0 {
+		a, err := client.Array(ctx, c.ID.array)
+		if err != nil {
+			return err
+		}
+		return t.print(a, func(p *page) { printArray(p, &a) })
+	}
+	j, err := client.Job(ctx, c.ID.job)
 	if err != nil {
 		return err
 	}
@@ -74,6 +94,9 @@ func (c *jobCommand) Run(ctx context.Context, t *terminal) error {
 
 func printJob(p *page, j api.Job) {
 	p.line("job %d %s\t%s", j.ID, j.Name, outcome(j))
+	if a := j.InArray; a != nil {
+		p.line("array\tA%d, index %d of %d jobs", a.Array, a.Index, a.Size)
+	}
 	p.line("project\t%s, pool %s, by %s, urgency %d", j.Project, j.Pool, j.User, j.Urgency)
 	p.line("shape\t%s, %d mCPU, %d MiB per node", shape(j), j.CPUMilli, j.RAMMiB)
 	p.line("contract\tprotected for %s, grace %s, at most %s, resumable %t, then %s",
@@ -177,44 +200,44 @@ func (t *terminal) printPiece(l api.Logs) error {
 }
 
 type cancelCommand struct {
-	IDs []int64 `arg:"" name:"id" help:"Job numbers."`
+	IDs []target `arg:"" name:"id" help:"Job numbers; A4 is all of array A4."`
 }
 
 type pauseCommand struct {
-	IDs []int64 `arg:"" name:"id" help:"Job numbers."`
+	IDs []target `arg:"" name:"id" help:"Job numbers; A4 is all of array A4."`
 }
 
 type resumeCommand struct {
-	IDs []int64 `arg:"" name:"id" help:"Job numbers."`
+	IDs []target `arg:"" name:"id" help:"Job numbers; A4 is all of array A4."`
 }
 
 // Run ends the jobs.
 func (c *cancelCommand) Run(ctx context.Context, t *terminal) error {
-	return t.each(ctx, c.IDs, (*api.Client).Cancel)
+	return t.each(ctx, c.IDs, verb{(*api.Client).Cancel, (*api.Client).CancelArray})
 }
 
 // Run holds the jobs back.
 func (c *pauseCommand) Run(ctx context.Context, t *terminal) error {
-	return t.each(ctx, c.IDs, (*api.Client).Pause)
+	return t.each(ctx, c.IDs, verb{(*api.Client).Pause, (*api.Client).PauseArray})
 }
 
 // Run lets the jobs go on.
 func (c *resumeCommand) Run(ctx context.Context, t *terminal) error {
-	return t.each(ctx, c.IDs, (*api.Client).Resume)
+	return t.each(ctx, c.IDs, verb{(*api.Client).Resume, (*api.Client).ResumeArray})
 }
 
-// each sends one command per job. A refused one does not keep the others from
-// being sent; all refusals are given back.
-func (t *terminal) each(ctx context.Context, ids []int64, send func(*api.Client, context.Context, ledger.JobID, string) (api.Job, error)) error {
+// each sends one command per job or array. A refused one does not keep the others
+// from being sent; all refusals are given back.
+func (t *terminal) each(ctx context.Context, targets []target, v verb) error {
 	client, err := t.client()
 	if err != nil {
 		return err
 	}
 	var refused []error
-	for _, id := range ids {
-		j, err := send(client, ctx, ledger.JobID(id), newKey())
+	for _, to := range targets {
+		got, line, err := v.send(ctx, client, to)
 		if err == nil {
-			err = t.print(j, func(p *page) { p.line("job %d %s", j.ID, outcome(j)) })
+			err = t.print(got, func(p *page) { p.line("%s", line) })
 		}
 		if err != nil {
 			refused = append(refused, err)

@@ -33,8 +33,9 @@ type submitCommand struct {
 	WhenMoneyEnds string    `help:"go_on (unfunded) or stop." enum:"go_on,stop," default:"" placeholder:"WHAT"`
 	Urgency       int       `short:"u" help:"0 to 9; sorts jobs inside the project." default:"0"`
 	OrFree        bool      `help:"Without funds, start unfunded instead of waiting."`
-	After         []string  `help:"Start after these jobs: ok:12 once job 12 has ended well, any:13 once job 13 has ended." placeholder:"ok:JOB"`
+	After         []string  `help:"Start after these jobs: ok:12 once job 12 has ended well, any:13 once job 13 has ended; ok:A4 after all jobs of array A4." placeholder:"ok:JOB"`
 	Singleton     bool      `help:"One job of this name at a time: wait for your earlier ones."`
+	Array         string    `help:"A job for each index: 0-99, 1-9:2, 3,7,12; 0-99%8 lets 8 go at once." placeholder:"INDICES"`
 	Interactive   bool      `help:"Somebody sits at it: warn before its protection ends."`
 	MaxCharge     string    `help:"Most GPU-hours this job may ever cost." placeholder:"GPU-HOURS"`
 
@@ -44,12 +45,13 @@ type submitCommand struct {
 
 // Help adds examples.
 func (submitCommand) Help() string {
-	return `Prints the job's number. Retries after a lost answer are safe: they carry the same key.
+	return `Prints the number of the job or array. Retries after a lost answer are safe: they carry the same key.
 
 Examples:
   tranche submit -p /vision/detect --pool h100 -g 1 --preset debug -- python check.py
   tranche submit -p /vision/detect --pool h100 --nodes 4 -g 8 --protect 2h --checkpoint signal:USR1 \
       -e LR=0.1 --workdir /data/ada -- torchrun train.py --config big.yaml
+  tranche submit -p /vision/detect --pool h100 -g 1 --array 0-99%8 -- 'python sweep.py --seed $TRANCHE_ARRAY_INDEX'
   tranche submit -p /vision/detect --pool h100 -g 1 --preset free -- 'make data && python eval.py | tee out'`
 }
 
@@ -68,6 +70,10 @@ func (c *submitCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return t.print(j, func(p *page) {
+		if a := j.InArray; a != nil {
+			p.line("array A%d of %d jobs in %s, each protected for %s; the first is job %d", a.Array, a.Size, j.Project, span(j.MinRuntimeMS), j.ID)
+			return
+		}
 		p.line("job %d %s in %s, protected for %s", j.ID, j.State, j.Project, span(j.MinRuntimeMS))
 		if j.Reason != "" {
 			p.line("%s", j.Reason)
@@ -82,7 +88,7 @@ func (c *submitCommand) submission() (api.Submit, error) {
 		Nodes: c.Nodes, GPUs: c.GPUs, GPUMilli: c.GPUMilli, CPUMilli: c.CPUMilli, RAMMiB: c.RAMMiB,
 		Command: shellText(c.Command), WorkDir: c.Workdir, Env: c.Env, OutputPath: c.Output, Checkpoint: c.Checkpoint,
 		MinRuntimeMS: c.Protect.millis(), GraceMS: c.Grace.millis(), MaxRuntimeMS: c.MaxRuntime.millis(),
-		Resumable: c.Resumable, WhenMoneyEnds: c.WhenMoneyEnds, Urgency: c.Urgency, OrFree: c.OrFree, Interactive: c.Interactive, After: c.After, Singleton: c.Singleton,
+		Resumable: c.Resumable, WhenMoneyEnds: c.WhenMoneyEnds, Urgency: c.Urgency, OrFree: c.OrFree, Interactive: c.Interactive, After: c.After, Singleton: c.Singleton, Array: c.Array,
 	}
 	if s.Key == "" {
 		s.Key = newKey()

@@ -11,14 +11,15 @@ import (
 )
 
 type whyCommand struct {
-	ID      int64 `arg:"" help:"Job number."`
-	Changes bool  `help:"Also say what would start it now, and what went before it." default:"true" negatable:""`
+	ID      target `arg:"" help:"Job number, or an array's: A4."`
+	Changes bool   `help:"Also say what would start it now, and what went before it." default:"true" negatable:""`
 }
 
 // Help adds examples.
 func (whyCommand) Help() string {
 	return `Examples:
   tranche why 1234
+  tranche why A4
   tranche why 1234 --no-changes
 
 What would start it is tried on what the dispatcher sees, which may take a
@@ -31,12 +32,15 @@ func (c *whyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
+	if c.ID.array != 0 {
+		return t.explainArray(ctx, client, c.ID.array)
+	}
 	var got explained
-	if got.Why, err = client.Why(ctx, ledger.JobID(c.ID)); err != nil {
+	if got.Why, err = client.Why(ctx, c.ID.job); err != nil {
 		return err
 	}
 	if c.Changes {
-		o, err := client.Outlook(ctx, ledger.JobID(c.ID))
+		o, err := client.Outlook(ctx, c.ID.job)
 		if err != nil {
 			return err
 		}

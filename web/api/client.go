@@ -150,8 +150,9 @@ func (c *Client) Submit(ctx context.Context, s Submit) (Job, error) {
 type JobQuery struct {
 	Project, Pool, State string
 	Mine                 bool
-	After                string // cursor: Next of the page before
-	Limit                int    // at most 500; 0 = the server's default
+	Array                ledger.ArrayID // its jobs, by index
+	After                string         // cursor: Next of the page before
+	Limit                int            // at most 500; 0 = the server's default
 }
 
 // Jobs gives one page of jobs, newest first.
@@ -163,8 +164,12 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) (JobList, error) {
 	if q.Mine {
 		mine = "1"
 	}
+	array := ""
+	if q.Array != 0 {
+		array = strconv.FormatInt(int64(q.Array), 10)
+	}
 	var out JobList
-	path := withQuery(PathJobs, "project", q.Project, "pool", q.Pool, "state", q.State, "mine", mine, "after", q.After, "limit", limit)
+	path := withQuery(PathJobs, "array", array, "project", q.Project, "pool", q.Pool, "state", q.State, "mine", mine, "after", q.After, "limit", limit)
 	return out, c.Call(ctx, http.MethodGet, path, nil, &out)
 }
 
@@ -263,6 +268,34 @@ func (c *Client) command(ctx context.Context, pattern string, id ledger.JobID, k
 	var out Job
 	return out, c.Call(ctx, http.MethodPost, jobPath(pattern, id), Command{Key: key}, &out)
 }
+
+// Array gives one array with the counts of its jobs.
+func (c *Client) Array(ctx context.Context, id ledger.ArrayID) (Array, error) {
+	var out Array
+	return out, c.Call(ctx, http.MethodGet, arrayPath(PathArray, id), nil, &out)
+}
+
+// CancelArray ends all jobs of an array.
+func (c *Client) CancelArray(ctx context.Context, id ledger.ArrayID, key string) (Array, error) {
+	return c.commandArray(ctx, PathArrayCancel, id, key)
+}
+
+// PauseArray keeps all jobs of an array that wait from starting.
+func (c *Client) PauseArray(ctx context.Context, id ledger.ArrayID, key string) (Array, error) {
+	return c.commandArray(ctx, PathArrayPause, id, key)
+}
+
+// ResumeArray lets all paused jobs of an array start again.
+func (c *Client) ResumeArray(ctx context.Context, id ledger.ArrayID, key string) (Array, error) {
+	return c.commandArray(ctx, PathArrayResume, id, key)
+}
+
+func (c *Client) commandArray(ctx context.Context, pattern string, id ledger.ArrayID, key string) (Array, error) {
+	var out Array
+	return out, c.Call(ctx, http.MethodPost, arrayPath(pattern, id), Command{Key: key}, &out)
+}
+
+func arrayPath(pattern string, id ledger.ArrayID) string { return jobPath(pattern, ledger.JobID(id)) }
 
 func jobPath(pattern string, id ledger.JobID) string {
 	return strings.Replace(pattern, "{id}", strconv.FormatInt(int64(id), 10), 1)

@@ -11,7 +11,7 @@ const (
 	PathWhoAmI    = "/api/v1/whoami"
 	PathBalances  = "/api/v1/balances"  // GET ?project=&pool=
 	PathStatement = "/api/v1/statement" // GET ?project=&pool=&from=&to=&after=&limit=
-	PathJobs      = "/api/v1/jobs"      // POST submit; GET ?project=&pool=&state=&mine=&after=&limit=
+	PathJobs      = "/api/v1/jobs"      // POST submit; GET ?project=&pool=&state=&mine=&array=&after=&limit=
 	PathJob       = "/api/v1/jobs/{id}"
 	PathWhy       = "/api/v1/jobs/{id}/why"
 	PathJobLogs   = "/api/v1/jobs/{id}/logs"   // GET ?attempt=&rank=&offset=&wait_ms=
@@ -19,6 +19,11 @@ const (
 	PathPause     = "/api/v1/jobs/{id}/pause"
 	PathResume    = "/api/v1/jobs/{id}/resume"
 	PathRenew     = "/api/v1/jobs/{id}/renew" // POST Renew
+
+	PathArray       = "/api/v1/arrays/{id}" // {id} is an array's number
+	PathArrayCancel = "/api/v1/arrays/{id}/cancel"
+	PathArrayPause  = "/api/v1/arrays/{id}/pause"
+	PathArrayResume = "/api/v1/arrays/{id}/resume"
 )
 
 // Presets of a submission.
@@ -66,8 +71,9 @@ type Submit struct {
 	Urgency       int      `json:"urgency,omitempty"` // 0..9
 	OrFree        bool     `json:"or_free,omitempty"`
 	Interactive   bool     `json:"interactive,omitempty"` // somebody sits at it: warned before its protection ends
-	After         []string `json:"after,omitempty"`       // "ok:12" or "any:13:14": start after these jobs
+	After         []string `json:"after,omitempty"`       // "ok:12" or "any:13:A4": start after these jobs and arrays
 	Singleton     bool     `json:"singleton,omitempty"`   // one job of this name, owner and project at a time
+	Array         string   `json:"array,omitempty"`       // "0-99%8": a job for each index, at most so many at once
 	// MaxCharge is the most this job may ever cost; nil = no limit of its own.
 	MaxCharge *ledger.Amount `json:"max_charge_units,omitempty"`
 }
@@ -121,6 +127,37 @@ type Job struct {
 	Attempts  []Attempt     `json:"attempts,omitempty"`                  // oldest first; only in the single-job answer
 	Reason    string        `json:"reason,omitempty"`                    // one sentence: why it waits
 	Renewal   *Renewal      `json:"renewal,omitempty"`                   // only in the single-job answer
+	InArray   *InArray      `json:"in_array,omitempty"`                  // nil for a job by itself
+	Array     *Array        `json:"array,omitempty"`                     // only in lists: this line stands for the whole array
+}
+
+// InArray says which job of which array one is.
+type InArray struct {
+	Array ledger.ArrayID `json:"array"`
+	Index int32          `json:"index"`
+	Size  int            `json:"size"` // jobs of the array
+}
+
+// Array is many jobs of one submission that differ by their index.
+type Array struct {
+	ID        ledger.ArrayID `json:"id"`
+	Name      string         `json:"name,omitempty"`
+	Project   string         `json:"project"`
+	Pool      string         `json:"pool"`
+	User      string         `json:"user"`
+	Indices   string         `json:"indices"`           // as written: "0-99"
+	AtOnce    int            `json:"at_once,omitempty"` // jobs that may go at once; 0 = all
+	Size      int            `json:"size"`
+	FirstJob  ledger.JobID   `json:"first_job"`
+	After     string         `json:"after,omitempty"` // what all its jobs still wait for
+	Submitted time.Time      `json:"submitted"`
+	Waiting   int            `json:"waiting"`
+	Paused    int            `json:"paused"`
+	Running   int            `json:"running"` // starting and ending ones, too
+	Finished  int            `json:"finished"`
+	Failed    int            `json:"failed"`
+	Cancelled int            `json:"cancelled"`
+	Charged   ledger.Amount  `json:"charged_units"`
 }
 
 // Renew asks for new protection in place of a job that runs funded.
@@ -156,7 +193,7 @@ type Attempt struct {
 	Detail         string           `json:"detail,omitempty"`
 }
 
-// JobList is one keyset page, newest first. Next is the cursor of the next page
+// JobList is one keyset page, newest first; of one array, by index. Next is the cursor of the next page
 // ("" at the end); pass it as ?after=.
 type JobList struct {
 	Jobs []Job  `json:"jobs"`

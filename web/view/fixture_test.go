@@ -64,12 +64,12 @@ func usableRows() []UsableRow {
 func jobRows() []JobRow {
 	w := func(a, b string) When { return When{a, b} }
 	return []JobRow{
-		{812, "seg-vit-l-finetune", "Ada Byron", 1, "Segmentation", 1, "h100", "2 × 8 GPUs", "running", "running, protected until 14:20", MarkProtected, "", w("3 h ago", "2026-11-30 11:18:44 CET"), "2 h 58 min", h(48)},
-		{815, "seg-vit-l-eval", "Ada Byron", 1, "Segmentation", 1, "h100", "8 GPUs", "waiting", "waiting, place 3 of 41", MarkWaiting, "Waits for 8 GPUs on h100: 3 are free on the best node, and Vision has had 1.40 × its share.", w("12 min ago", "2026-11-30 14:08:02 CET"), "–", h(0)},
-		{790, "sweep-17", "Ada Byron", 1, "Segmentation", 2, "a100", "1 GPU", "running", "running, unfunded", MarkUnfunded, "", w("1 day 2 h ago", "2026-11-29 12:08:02 CET"), "6 h 12 min", h(0)},
-		{788, "sweep-16", "Ada Byron", 1, "Segmentation", 2, "a100", "4 GPUs", "running", "running, past protection", MarkPast, "", w("1 day 3 h ago", "2026-11-29 11:08:02 CET"), "9 h", gpuh(129_600_000 / 4 * 3)},
-		{770, "preprocess", "Ada Byron", 4, "Speech-to-text", 1, "h100", "1 GPU", "failed", "failed, exit 1", "", "Ended by itself with exit 1 after 4 min.", w("2 days ago", "2026-11-28 09:00:10 CET"), "4 min", gpuh(240_000)},
-		{744, "seg-base", "Ada Byron", 1, "Segmentation", 1, "h100", "8 GPUs", "finished", "finished", MarkSpent, "", w("3 days ago", "2026-11-27 09:00:10 CET"), "7 h 40 min", gpuh(220_800_017)},
+		{812, "seg-vit-l-finetune", "Ada Byron", 1, "Segmentation", 1, "h100", "2 × 8 GPUs", "running", "running, protected until 14:20", MarkProtected, "", w("3 h ago", "2026-11-30 11:18:44 CET"), "2 h 58 min", h(48), "", nil},
+		{815, "seg-vit-l-eval", "Ada Byron", 1, "Segmentation", 1, "h100", "8 GPUs", "waiting", "waiting, place 3 of 41", MarkWaiting, "Waits for 8 GPUs on h100: 3 are free on the best node, and Vision has had 1.40 × its share.", w("12 min ago", "2026-11-30 14:08:02 CET"), "–", h(0), "", nil},
+		{790, "sweep-17", "Ada Byron", 1, "Segmentation", 2, "a100", "1 GPU", "running", "running, unfunded", MarkUnfunded, "", w("1 day 2 h ago", "2026-11-29 12:08:02 CET"), "6 h 12 min", h(0), "", nil},
+		{788, "sweep-16", "Ada Byron", 1, "Segmentation", 2, "a100", "4 GPUs", "running", "running, past protection", MarkPast, "", w("1 day 3 h ago", "2026-11-29 11:08:02 CET"), "9 h", gpuh(129_600_000 / 4 * 3), "", nil},
+		{770, "preprocess", "Ada Byron", 4, "Speech-to-text", 1, "h100", "1 GPU", "failed", "failed, exit 1", "", "Ended by itself with exit 1 after 4 min.", w("2 days ago", "2026-11-28 09:00:10 CET"), "4 min", gpuh(240_000), "", nil},
+		{744, "seg-base", "Ada Byron", 1, "Segmentation", 1, "h100", "8 GPUs", "finished", "finished", MarkSpent, "", w("3 days ago", "2026-11-27 09:00:10 CET"), "7 h 40 min", gpuh(220_800_017), "", nil},
 	}
 }
 

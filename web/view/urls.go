@@ -19,6 +19,7 @@ const (
 	NewRequestURL = "/requests/new"
 	JobsURL       = "/jobs" // GET, POST
 	NewJobURL     = "/jobs/new"
+	ArraysURL     = "/arrays"
 	PoolsURL      = "/pools"
 	NodesURL      = "/nodes"
 	EnrolURL      = "/nodes/enrol" // POST pool, hours
@@ -60,6 +61,12 @@ func JobURL(id ledger.JobID) string { return JobsURL + "/" + itoa(id) }
 
 // JobVerbURL takes a verb on a job: cancel, pause, resume, stop (POST).
 func JobVerbURL(id ledger.JobID, verb string) string { return JobURL(id) + "/" + verb }
+
+// ArrayURL is one array with its jobs.
+func ArrayURL(id ledger.ArrayID) string { return ArraysURL + "/" + itoa(id) }
+
+// ArrayVerbURL takes a verb on all jobs of an array: cancel, pause, resume (POST).
+func ArrayVerbURL(id ledger.ArrayID, verb string) string { return ArrayURL(id) + "/" + verb }
 
 // JobLogURL is the whole log of a job's newest attempt, as text.
 func JobLogURL(id ledger.JobID) string { return JobURL(id) + "/log" }
