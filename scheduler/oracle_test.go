@@ -229,7 +229,7 @@ func (o *oracle) missed(t *rapid.T) {
 // eviction would help.
 func TestEvictionsAgainstTheRules(t *testing.T) {
 	evicted := 0
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, func(t *rapid.T) {
 		w := newRivalWorld(t)
 		w.s.Policy.ReservedStarts = false
 		w.fill()
