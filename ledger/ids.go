@@ -14,6 +14,7 @@ type (
 	AttemptID int64
 	NodeID    int64
 	RequestID int64
+	SliceID   int64 // a booked time slice
 )
 
 // Instant is a point on the server's timeline: microseconds since

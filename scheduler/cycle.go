@@ -64,6 +64,9 @@ func (s *Snapshot) Validate() error {
 	if !ascending(s.Groups, func(g *Group) int64 { return int64(g.ID) }) {
 		return fmt.Errorf("groups are not in order of their ids")
 	}
+	if !slices.IsSortedFunc(s.Slices, func(a, b Slice) int { return bySlice(&a, &b) }) {
+		return fmt.Errorf("slices are not in order of pool, start and id")
+	}
 	if !ascending(s.Nodes, func(n *Node) int64 { return int64(n.ID) }) {
 		return fmt.Errorf("nodes are not in order of their ids")
 	}
@@ -106,6 +109,7 @@ func Decide(s *Snapshot) Plan {
 	for _, pi := range c.ix.pools {
 		pc := newPoolCycle(c, pi)
 		pc.limits()
+		pc.bookings()
 		pc.money()
 		pc.stops()
 		pc.promote()
@@ -217,9 +221,11 @@ type poolCycle struct {
 	freeAt               [][]Instant
 	roomsAt              map[[2]int64]Instant // roomAt, by GPUs per node and nodes
 	memo                 memos
-	people               []ratio // by person: funded usage and commitment over member share
-	maintained           bool    // some node is in its planned maintenance now
-	holder               *Live   // of the reserved start; nil = nobody
+	people               []ratio    // by person: funded usage and commitment over member share
+	maintained           bool       // some node is in its planned maintenance now
+	booked               bool       // some device is booked for a slice
+	blocked              [][]window // by room: maintenance and slices; nil = none
+	holder               *Live      // of the reserved start; nil = nobody
 	promised             Reservation
 	served               bool     // the holder starts in this cycle
 	large                []*entry // heads of projects that are owed a reserved start, in order

@@ -26,6 +26,7 @@ type Delta struct {
 	Members Edits[MemberUsage]  `json:"members,omitzero"`
 	Funds   Edits[ledger.Funds] `json:"funds,omitzero"`
 	Nodes   Edits[Node]         `json:"nodes,omitzero"`
+	Slices  Edits[Slice]        `json:"slices,omitzero"`
 	Live    Edits[Live]         `json:"live,omitzero"`
 	Waiting Edits[Job]          `json:"waiting,omitzero"`
 }
@@ -61,6 +62,10 @@ func byPurse(a, b *ledger.Funds) int {
 }
 func byNode(a, b *Node) int { return cmp.Compare(a.ID, b.ID) }
 
+func bySlice(a, b *Slice) int {
+	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.From, b.From), cmp.Compare(a.ID, b.ID))
+}
+
 func byQueue(a, b *Job) int {
 	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project),
 		cmp.Compare(b.Contract.Urgency, a.Contract.Urgency), bySeq(a, b))
@@ -81,6 +86,7 @@ func Diff(from, to *Snapshot) Delta {
 	d.Members = edits(from.Members, to.Members, byMember)
 	d.Funds = edits(from.Funds, to.Funds, byPurse)
 	d.Nodes = edits(from.Nodes, to.Nodes, byNode)
+	d.Slices = edits(from.Slices, to.Slices, bySlice)
 	d.Live = edits(from.Live, to.Live, byAttempt)
 	d.Waiting = edits(from.Waiting, to.Waiting, byQueue)
 	return d
@@ -100,6 +106,7 @@ func (d *Delta) Apply(from *Snapshot) (*Snapshot, error) {
 		put(&s.Members, from.Members, d.Members, byMember) &&
 		put(&s.Funds, from.Funds, d.Funds, byPurse) &&
 		put(&s.Nodes, from.Nodes, d.Nodes, byNode) &&
+		put(&s.Slices, from.Slices, d.Slices, bySlice) &&
 		put(&s.Live, from.Live, d.Live, byAttempt) &&
 		put(&s.Waiting, from.Waiting, d.Waiting, byQueue)
 	if !ok {

@@ -69,7 +69,7 @@ func (pc *poolCycle) domainsAt(depth int, free []Instant, ranks int) []candidate
 }
 
 // soonest chooses so many of the rooms that they are together free of protection,
-// and of maintenance for a whole minimum runtime, as early as any so many of them
+// and of maintenance and slices for a whole minimum runtime, as early as any so many of them
 // are; those that are free first. It gives never when there are not enough.
 // Cost: O(n log n) in rooms.
 func (pc *poolCycle) soonest(rooms []int32, free []Instant, ranks int, minMs int64) ([]int32, Instant) {
@@ -79,16 +79,18 @@ func (pc *poolCycle) soonest(rooms []int32, free []Instant, ranks int, minMs int
 	}
 	var turns []turn
 	for _, i := range rooms {
-		n := pc.rooms[i].node
-		if n.MaintFrom == 0 {
-			turns = append(turns, turn{free[i], 1})
-			continue
-		}
-		if closes := n.MaintFrom.Add(-minMs) + 1; free[i] < closes {
-			turns = append(turns, turn{free[i], 1}, turn{closes, -1})
-		}
-		if n.MaintUntil != 0 {
-			turns = append(turns, turn{max(free[i], n.MaintUntil), 1})
+		at := pc.clear(i, free[i], minMs)
+		for at != never {
+			turns = append(turns, turn{at, 1})
+			w, shuts := pc.nextAfter(i, at)
+			if !shuts {
+				break
+			}
+			turns = append(turns, turn{w.from.Add(-minMs) + 1, -1})
+			if at = w.to; at == 0 {
+				break
+			}
+			at = pc.clear(i, at, minMs)
 		}
 	}
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
@@ -102,41 +104,38 @@ func (pc *poolCycle) soonest(rooms []int32, free []Instant, ranks int, minMs int
 	if at == never {
 		return nil, never
 	}
-	chosen := slices.DeleteFunc(slices.Clone(rooms), func(i int32) bool { return free[i] > at || crosses(pc.rooms[i].node, at, minMs) })
+	chosen := slices.DeleteFunc(slices.Clone(rooms), func(i int32) bool { return free[i] > at || pc.crosses(i, at, minMs) })
 	slices.SortStableFunc(chosen, func(a, b int32) int { return cmp.Compare(free[a], free[b]) })
 	chosen = chosen[:ranks]
 	slices.Sort(chosen)
 	return chosen, at
 }
 
-// crosses says whether a minimum runtime that begins at an instant would run into
-// a node's planned maintenance, or begin in it.
-func crosses(n *Node, at Instant, minMs int64) bool {
-	return n.MaintFrom != 0 && at.Add(minMs) > n.MaintFrom && (n.MaintUntil == 0 || at < n.MaintUntil)
+// nextAfter is the first window of a room that begins at an instant or later.
+func (pc *poolCycle) nextAfter(room int32, at Instant) (first window, found bool) {
+	if pc.blocked == nil {
+		return first, false
+	}
+	for _, w := range pc.blocked[room] {
+		if w.from >= at && (!found || w.from < first.from) {
+			first, found = w, true
+		}
+	}
+	return first, found
 }
 
 // together is the first instant at which all rooms are free of protection and
-// from which the whole minimum runtime crosses no planned maintenance of them;
-// never when one is out of service for good.
+// from which the whole minimum runtime crosses no planned maintenance and no slice
+// of them; never when one is out of service for good.
 func (pc *poolCycle) together(rooms []int32, free []Instant, minMs int64) Instant {
 	at := pc.now
 	for _, i := range rooms {
 		at = max(at, free[i])
 	}
-	for range rooms { // each step passes one maintenance at least
-		before := at
+	for before := Instant(0); at != before && at != never; { // each round passes one window at least
+		before = at
 		for _, i := range rooms {
-			n := pc.rooms[i].node
-			if !crosses(n, at, minMs) {
-				continue
-			}
-			if n.MaintUntil == 0 {
-				return never
-			}
-			at = max(at, n.MaintUntil)
-		}
-		if at == before {
-			break
+			at = max(at, pc.clear(i, at, minMs))
 		}
 	}
 	return at

@@ -35,6 +35,7 @@ const (
 	WhyRival       = "rival"       // another job goes first in the order and could have its devices
 	WhyHolder      = "holder"      // it has the pool's reserved start itself
 	WhyMaintenance = "maintenance" // there would be room, but nodes go into maintenance too soon
+	WhySlice       = "slice"       // there would be room, but devices are booked for a time slice too soon
 )
 
 // Names of facts.
@@ -88,6 +89,7 @@ var sentences = map[string]string{
 	WhyReserved:    "Waits for {shape}: {room}. Nodes are kept for job {holder}, which has the pool's reserved start from {kept_until} on; a job that is protected no longer than that may still go before it.",
 	WhyHolder:      "It has the pool's reserved start: nodes are kept for it, and the last protection there is over at {kept_until}[; it starts by {latest} at the latest].",
 	WhyMaintenance: "Waits for {shape}: {room}. Nodes go into planned maintenance before its protection would be over; a shorter protection still fits before that.",
+	WhySlice:       "Waits for {shape}: {room}. Devices are booked for a time slice that begins before its protection would be over, or at once; a shorter protection may still fit before it, and unfunded work is lent what the slice leaves unused.",
 	WhyDependency:  "It was submitted to start after {after}; it is queued at its old place when that has ended as it should, and cancelled when that cannot be any more.",
 	WhyArrayLimit:  "Its array lets {at_once} of its jobs go at once; it is queued at its old place when one of them has ended.",
 	WhyMemberCap:   "Its owner may have {cap} GPUs at once in this project and has {in_use}; it starts when others of theirs have ended, or when who leads the project raises the cap.",
@@ -338,6 +340,8 @@ func StopSentence(r Rule) string {
 		return "Its reserved start fell away, with its funds or its nodes; it waits again at its old place."
 	case V5:
 		return "Stopped (V5): its node is being emptied and its protection is over."
+	case VS:
+		return "Stopped (VS): its devices are booked for a time slice, and it was not protected any more."
 	case V5Hard:
 		return "Stopped (V5): its node has a fault. What it was charged since its last checkpoint is credited."
 	case MaxRuntime:

@@ -55,7 +55,23 @@ func (pc *poolCycle) devicesFreeAt() [][]Instant {
 }
 
 func (pc *poolCycle) foresee() [][]Instant {
-	busy, out := pc.devicesByRoom(), make([][]Instant, len(pc.rooms))
+	busy, out := pc.freeByDevice(), make([][]Instant, len(pc.rooms))
+	for n := range pc.rooms {
+		out[n] = busy[n][:0]
+		for i := range pc.rooms[n].slots {
+			if !pc.rooms[n].slots[i].dead {
+				out[n] = append(out[n], busy[n][i])
+			}
+		}
+		slices.Sort(out[n])
+	}
+	return out
+}
+
+// freeByDevice gives, by room and slot, when each device is free of protection as
+// things stand in the cycle.
+func (pc *poolCycle) freeByDevice() [][]Instant {
+	busy := pc.devicesByRoom()
 	hold := func(placed []Placed, until Instant) {
 		for k := range placed {
 			n, ok := pc.pi.roomOf[placed[k].Node]
@@ -83,16 +99,7 @@ func (pc *poolCycle) foresee() [][]Instant {
 		}
 		hold(l.Placed, until)
 	}
-	for n := range pc.rooms {
-		out[n] = busy[n][:0]
-		for i := range pc.rooms[n].slots {
-			if !pc.rooms[n].slots[i].dead {
-				out[n] = append(out[n], busy[n][i])
-			}
-		}
-		slices.Sort(out[n])
-	}
-	return out
+	return busy
 }
 
 // devicesByRoom gives room for an instant per device, each the present.

@@ -8,7 +8,27 @@ type gain struct{ devices, cpu, ram int64 }
 // fitsWith says whether a rank of whole devices finds place once the ending have
 // left and a gain came in.
 func (rm *room) fitsWith(a *ask, g gain) bool {
-	return rm.health == Healthy && rm.free+rm.leaving+g.devices >= a.shape.GPUs && rm.open(a) && rm.restFits(a, g)
+	devices := rm.free + rm.leaving
+	if rm.booked {
+		devices, _ = rm.openTo(a)
+	}
+	return rm.health == Healthy && devices+g.devices >= a.shape.GPUs && rm.open(a) && rm.restFits(a, g)
+}
+
+// could says whether a room may have the devices that are asked for once so many
+// more have been left: not fewer than it will, perhaps more.
+func (rm *room) could(a *ask, more int64) bool {
+	n := rm.free + rm.leaving + more
+	if rm.booked {
+		open := int64(0)
+		for i := range rm.slots {
+			if !rm.slots[i].dead && rm.slots[i].open(a) {
+				open++
+			}
+		}
+		n = min(n, open)
+	}
+	return rm.health == Healthy && rm.open(a) && (a.shape.shared() || n >= a.shape.GPUs)
 }
 
 func (rm *room) restFits(a *ask, g gain) bool {
@@ -16,11 +36,12 @@ func (rm *room) restFits(a *ask, g gain) bool {
 		rm.ram.settled+rm.ram.nominated-g.ram+a.shape.RAMMiB <= rm.node.RAMMiB
 }
 
-// gainOf is what a room gains when a tenant of whole devices leaves it.
-func (rm *room) gainOf(p *Placed) gain {
+// gainOf is what a room gains for one who asks when a tenant of whole devices
+// leaves it.
+func (rm *room) gainOf(p *Placed, a *ask) gain {
 	g := gain{cpu: p.CPUMilli, ram: p.RAMMiB}
 	for _, d := range p.Devices {
-		if s := rm.slotOf(d); s != nil && !s.dead {
+		if s := rm.slotOf(d); s != nil && !s.dead && s.open(a) {
 			g.devices++
 		}
 	}
@@ -51,18 +72,19 @@ func (ev *eviction) tally(rm *room) tally {
 
 // fitsTally is fitsWith, also for a part of a device.
 func (rm *room) fitsTally(a *ask, y *tally) bool {
-	if !a.shape.shared() {
+	if !a.shape.shared() && !rm.booked {
 		return rm.fitsWith(a, y.gain)
 	}
 	if rm.health != Healthy || !rm.open(a) || !rm.restFits(a, y.gain) {
 		return false
 	}
+	lacks := a.shape.GPUs
 	for i := range rm.slots {
-		if rm.slots[i].takesBeside(a.project, a.shape.milli(), y.cut[i]) {
-			return true
+		if rm.slots[i].open(a) && rm.slots[i].takesBeside(a.project, a.shape.milli(), y.cut[i]) {
+			lacks--
 		}
 	}
-	return false
+	return lacks <= 0
 }
 
 // takesBeside says whether a device has a part for a project once the ending and

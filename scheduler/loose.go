@@ -172,7 +172,7 @@ func (pc *poolCycle) hopeless(q *queue, money int) bool {
 	for i := range q.kinds {
 		k := q.kinds[i].kind
 		// Who falls back to run free is not bound to what nodes are kept for.
-		if money == 0 && pc.pi.kindOf[k].orFree && (pc.holder != nil || pc.pi.maint > 0) {
+		if money == 0 && pc.pi.kindOf[k].orFree && (pc.holder != nil || pc.pi.maint > 0 || pc.booked) {
 			return false
 		}
 		if !pc.noFree(pc.pi.kindOf[k].shape) || money == 0 && !pc.hopelessKind(k, q.group) {

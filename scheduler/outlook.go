@@ -52,7 +52,7 @@ func (pc *poolCycle) prospect(look *outlook, room int32, a *ask) {
 	switch why, _ := rm.fit(a); {
 	case why == FitsOK:
 		now = fitting
-	case rm.health == Healthy && rm.open(a) && (a.shape.shared() || rm.free+rm.leaving+pc.byGroup().devices[room] >= a.shape.GPUs):
+	case rm.could(a, pc.byGroup().devices[room]):
 		now = hopeful
 	}
 	was := look.rooms[room]

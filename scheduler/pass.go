@@ -317,7 +317,7 @@ func (pc *poolCycle) started(tn *tournament, start *Start, e *entry, g int32, mo
 // lacksRoom says whether a code is that of a job that has all but a place.
 func lacksRoom(code string) bool {
 	switch code {
-	case WhyProtected, WhyStanding, WhyEvictRate, WhyReserved, WhyMaintenance, WhyHolder:
+	case WhyProtected, WhyStanding, WhyEvictRate, WhyReserved, WhyMaintenance, WhySlice, WhyHolder:
 		return true
 	}
 	return false

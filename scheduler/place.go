@@ -45,6 +45,7 @@ type room struct {
 	health   Health  // the node's; draining during its maintenance
 	maint    Instant // nothing is protected beyond it: maintenance begins; 0 = none planned
 	kept     Instant // likewise: the reserved start's T*, but for its holder; 0 = not kept
+	booked   bool    // some device of it is booked for a slice
 	slots    []slot
 	free     int64 // alive devices nobody holds or owns
 	leaving  int64 // alive devices that only ending tenants hold
@@ -75,6 +76,20 @@ type slot struct {
 	project ledger.GroupID // of those who stay or are to come
 	leaver  ledger.GroupID // of those who leave
 	dead    bool
+	shut    bool    // a slice begins at once: not even unfunded work comes
+	limit   Instant // nothing is protected beyond it: a slice begins soon after, or has begun; 0 = none
+	begins  Instant // that slice
+}
+
+// open says whether the bookings of a device allow what asks.
+func (s *slot) open(a *ask) bool {
+	switch {
+	case s.limit == 0 || a.anytime:
+		return true
+	case a.until == 0:
+		return !s.shut
+	}
+	return a.until <= s.limit
 }
 
 // kind tells apart what a device counts as.
@@ -222,11 +237,12 @@ type ask struct {
 	until     Instant // protected until then if it starts now; 0 = unprotected
 	nominated bool    // room that the ending have left counts
 	holder    bool    // the reserved start's holder: nodes kept for it are open to it
+	anytime   bool    // asks what would be if nothing were kept or booked
 }
 
 // open says whether the room's limits allow what asks.
 func (rm *room) open(a *ask) bool {
-	return a.until == 0 || (rm.maint == 0 || a.until <= rm.maint) && (rm.kept == 0 || a.holder || a.until <= rm.kept)
+	return a.until == 0 || a.anytime || (rm.maint == 0 || a.until <= rm.maint) && (rm.kept == 0 || a.holder || a.until <= rm.kept)
 }
 
 // lacks says at once that a room has too few whole devices, as most do.
@@ -239,36 +255,51 @@ func (rm *room) fit(a *ask) (string, leftover) {
 	if rm.health != Healthy {
 		return FitsHealth, leftover{}
 	}
-	why, left := rm.fitRoom(a.project, a.shape, a.nominated)
+	why, left := rm.fitRoom(a)
 	if why == FitsOK && !rm.open(a) {
 		why = FitsLimit
 	}
 	return why, left
 }
 
-func (rm *room) fitRoom(project ledger.GroupID, sh *Shape, nominated bool) (string, leftover) {
-	devices := rm.free
-	if nominated {
+func (rm *room) fitRoom(a *ask) (string, leftover) {
+	sh, devices, lacks := a.shape, rm.free, FitsDevices
+	if a.nominated {
 		devices += rm.leaving
 	}
-	if sh.GPUs > 0 && sh.shared() {
-		devices = 0
-		for i := range rm.slots {
-			if rm.slots[i].takes(project, sh.milli(), nominated) {
-				devices++
-			}
+	if sh.GPUs > 0 && (sh.shared() || rm.booked) {
+		var shut int64
+		devices, shut = rm.openTo(a)
+		switch {
+		case devices+shut >= sh.GPUs:
+			lacks = FitsLimit
+		case sh.shared():
+			lacks = FitsSharing
 		}
 	}
 	if devices < sh.GPUs {
-		if sh.shared() {
-			return FitsSharing, leftover{}
-		}
-		return FitsDevices, leftover{}
+		return lacks, leftover{}
 	}
-	why := rm.admitsRest(sh.CPUMilli, sh.RAMMiB, nominated)
+	why := rm.admitsRest(sh.CPUMilli, sh.RAMMiB, a.nominated)
 	return why, leftover{
 		devices - sh.GPUs, rm.node.CPUMilli - rm.cpu.now() - sh.CPUMilli, rm.node.RAMMiB - rm.ram.now() - sh.RAMMiB,
 	}
+}
+
+// openTo counts the devices that could take a part of what asks, and those that
+// only their bookings shut to it.
+func (rm *room) openTo(a *ask) (open, shut int64) {
+	for i := range rm.slots {
+		s := &rm.slots[i]
+		switch {
+		case !s.takes(a.project, a.shape.milli(), a.nominated):
+		case s.open(a):
+			open++
+		default:
+			shut++
+		}
+	}
+	return open, shut
 }
 
 // leftover is what a node keeps after a rank is placed: best fit wants little.
@@ -280,7 +311,8 @@ func (a leftover) compare(b leftover) int {
 
 // take names the devices one rank gets: for a part of a device the fullest one
 // that has room, else the first free ones.
-func (rm *room) take(rank int32, project ledger.GroupID, sh *Shape, nominated bool) Placed {
+func (rm *room) take(rank int32, a *ask) Placed {
+	sh := a.shape
 	p := Placed{Rank: rank, Node: rm.node.ID, GPUMilli: sh.milli(), CPUMilli: sh.CPUMilli, RAMMiB: sh.RAMMiB}
 	if sh.GPUs == 0 {
 		p.Devices = []int32{}
@@ -290,7 +322,7 @@ func (rm *room) take(rank int32, project ledger.GroupID, sh *Shape, nominated bo
 	fullest, most := -1, int64(-1)
 	for i := range rm.slots {
 		s := &rm.slots[i]
-		if int64(len(p.Devices)) == sh.GPUs || !s.takes(project, p.GPUMilli, nominated) {
+		if int64(len(p.Devices)) == sh.GPUs || !s.takes(a.project, p.GPUMilli, a.nominated) || !s.open(a) {
 			continue
 		}
 		if !sh.shared() {
@@ -323,7 +355,7 @@ func placerOf(name string) placer {
 // bestFit takes the nodes that keep the least; ties go to the lower id. Rooms
 // are sorted by node id. Cost: O(nodes), and O(nodes × log) for gangs.
 func bestFit(rooms []room, a *ask) []Placed {
-	project, sh, nominated := a.project, a.shape, a.nominated
+	sh := a.shape
 	if sh.Nodes <= 1 {
 		best, least := -1, leftover{}
 		for i := range rooms {
@@ -338,7 +370,7 @@ func bestFit(rooms []room, a *ask) []Placed {
 		if best < 0 {
 			return nil
 		}
-		return []Placed{rooms[best].take(0, project, sh, nominated)}
+		return []Placed{rooms[best].take(0, a)}
 	}
 	type candidate struct {
 		i    int
@@ -363,7 +395,7 @@ func bestFit(rooms []room, a *ask) []Placed {
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(rooms[a.i].node.ID, rooms[b.i].node.ID) })
 	out := make([]Placed, len(all))
 	for rank, c := range all {
-		out[rank] = rooms[c.i].take(int32(rank), project, sh, nominated)
+		out[rank] = rooms[c.i].take(int32(rank), a)
 	}
 	return out
 }

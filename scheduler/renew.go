@@ -134,7 +134,7 @@ func (pc *poolCycle) heldUntil(l *Live) int64 {
 }
 
 // keptFrom says what an attempt's nodes are kept for before an instant: the
-// reserved start or maintenance; "" = nothing.
+// reserved start, maintenance or a slice; "" = nothing.
 func (pc *poolCycle) keptFrom(l *Live, until Instant) string {
 	for i := range l.Placed {
 		n, ok := pc.pi.roomOf[l.Placed[i].Node]
@@ -146,6 +146,11 @@ func (pc *poolCycle) keptFrom(l *Live, until Instant) string {
 			return WhyMaintenance
 		case rm.kept != 0 && until > rm.kept:
 			return WhyReserved
+		case rm.booked && slices.ContainsFunc(l.Placed[i].Devices, func(d int32) bool {
+			s := rm.slotOf(d)
+			return s != nil && s.limit != 0 && until > s.limit
+		}):
+			return WhySlice
 		}
 	}
 	return ""

@@ -48,6 +48,9 @@ func (pi *poolIndex) seatHolder(l *Live, g int32) {
 func (pc *poolCycle) limits() {
 	for i := 0; pc.pi.maint > 0 && i < len(pc.rooms); i++ {
 		n := pc.rooms[i].node
+		if w := maintenance(n); !w.none() {
+			pc.block(int32(i), w)
+		}
 		switch {
 		case n.MaintFrom == 0 || n.MaintUntil != 0 && pc.now >= n.MaintUntil:
 		case pc.now < n.MaintFrom:
@@ -141,7 +144,7 @@ func (pc *poolCycle) standing(nodes []ledger.NodeID, free []Instant) (stay []int
 	return stay, lost
 }
 
-// avoid strikes out of free the rooms whose planned maintenance comes in the way
+// avoid strikes out of free the rooms whose maintenance or slices come in the way
 // once all are free of protection, and says whether there are any.
 func (pc *poolCycle) avoid(rooms []int32, free []Instant, minMs int64) bool {
 	at, found := pc.now, false
@@ -149,7 +152,7 @@ func (pc *poolCycle) avoid(rooms []int32, free []Instant, minMs int64) bool {
 		at = max(at, free[i])
 	}
 	for _, i := range rooms {
-		if crosses(pc.rooms[i].node, at, minMs) {
+		if pc.crosses(i, at, minMs) {
 			free[i], found = never, true
 		}
 	}
@@ -175,18 +178,13 @@ func (pc *poolCycle) replace(res Reservation, free []Instant, minMs int64) (Rese
 	return res, lost, res.At != never
 }
 
-// clearFrom gives, by room, when it is free of protection, and of maintenance for
-// a minimum runtime, at an instant or later.
+// clearFrom gives, by room, when it is free of protection, and of maintenance and
+// slices for a minimum runtime, at an instant or later.
 func (pc *poolCycle) clearFrom(from Instant, free []Instant, minMs int64) []Instant {
 	out := slices.Clone(free)
 	for i := range out {
-		if out[i] == never {
-			continue
-		}
-		if n, at := pc.rooms[i].node, max(from, out[i]); crosses(n, at, minMs) {
-			if out[i] = n.MaintUntil; out[i] == 0 {
-				out[i] = never
-			}
+		if at := max(from, out[i]); out[i] != never && pc.crosses(int32(i), at, minMs) {
+			out[i] = pc.clear(int32(i), at, minMs)
 		}
 	}
 	return out

@@ -22,9 +22,9 @@ func newRivalWorld(t *rapid.T) *rivalWorld {
 	for i, parent := range []ledger.GroupID{0, 1, 1, 2, 2, 3} {
 		id := ledger.GroupID(i + 1)
 		w.s.Groups = append(w.s.Groups, Group{ID: id, Parent: parent, Path: "/g", Project: id > 3})
-		w.s.Shares = append(w.s.Shares, Share{1, id, rapid.Int64Range(1, 4).Draw(t, "share") * 1_000_000})
+		w.s.Shares = append(w.s.Shares, Share{1, id, rapid.Int64Range(1, 2).Draw(t, "share") * 1_000_000})
 		if id > 3 {
-			w.s.Usage = append(w.s.Usage, Usage{Pool: 1, Project: id, Funded: rapid.Int64Range(0, 40).Draw(t, "usage") * 3_600_000_000})
+			w.s.Usage = append(w.s.Usage, Usage{Pool: 1, Project: id, Funded: rapid.Int64Range(0, 1000).Draw(t, "usage") * 12_000_000})
 			w.s.Funds = append(w.s.Funds, ledger.Funds{Project: id, Pool: 1, Path: "/g", Lots: []ledger.Lot{{
 				ID: ledger.LotID(id), Project: id, Pool: 1, Period: 1, First: begun.Add(-100 * anHour), Last: begun.Add(2000 * anHour), Available: 100_000 * ledger.GPUHour,
 			}}})

@@ -72,15 +72,18 @@ func (pc *poolCycle) halt(i int) {
 	pc.move(int32(i), l.Phase, Ending)
 }
 
-// stops ends attempts that need no preemptor to end: at their maximum runtime,
-// and on draining or faulted nodes.
+// stops ends attempts that need no preemptor to end: at their maximum runtime, on
+// draining or faulted nodes, and where a slice begins.
 func (pc *poolCycle) stops() {
 	for i := range pc.pi.rows {
-		if pc.pi.sick == 0 && !pc.maintained {
+		if pc.pi.sick == 0 && !pc.maintained && !pc.booked {
 			break
 		}
-		if rule := pc.drains(pc.pi.rows[i].live, pc.marks[i].funded); rule != "" {
+		l, funded := pc.pi.rows[i].live, pc.marks[i].funded
+		if rule := pc.drains(l, funded); rule != "" {
 			pc.stop(i, rule)
+		} else if !pc.pi.pool.Frozen && pc.makesWay(l, funded) {
+			pc.stop(i, VS)
 		}
 	}
 	for _, i := range pc.over {

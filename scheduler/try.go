@@ -361,7 +361,7 @@ func (pc *poolCycle) roomReason(e *entry, code string) *Reason {
 }
 
 // limited says that nodes have room for a shape but are kept for something: the
-// reserved start or maintenance.
+// reserved start, maintenance or a slice.
 func (pc *poolCycle) limited(e *entry, rr *roomReason, free, kept int64) {
 	need := max(1, e.job.Shape.Nodes)
 	if kept+free < need {
@@ -370,11 +370,25 @@ func (pc *poolCycle) limited(e *entry, rr *roomReason, free, kept int64) {
 	if kept == 0 || free >= need || kept+free < need {
 		return
 	}
-	rr.code = WhyMaintenance
-	if pc.holder != nil {
-		rr.code = WhyReserved
+	if rr.code = pc.keptBy(e); rr.code == WhyReserved {
 		rr.facts = append(rr.facts, Fact{FactHolder, strconv.FormatInt(int64(pc.holder.Job.ID), 10)}, Fact{FactKept, instantText(pc.promised.At)})
 	}
+}
+
+// keptBy says what shuts the first room that a job's protection would be too long
+// for: the reserved start, maintenance, or else a slice.
+func (pc *poolCycle) keptBy(e *entry) string {
+	a := pc.askOf(e, e.job.Contract.MinMs, true)
+	for i := range pc.rooms {
+		switch rm := &pc.rooms[i]; {
+		case rm.health != Healthy:
+		case rm.kept != 0 && !a.holder && a.until > rm.kept && pc.holder != nil:
+			return WhyReserved
+		case rm.maint != 0 && a.until > rm.maint:
+			return WhyMaintenance
+		}
+	}
+	return WhySlice
 }
 
 // emptied counts the rooms that have place for a rank once the ending and the
@@ -383,10 +397,10 @@ func (pc *poolCycle) limited(e *entry, rr *roomReason, free, kept int64) {
 func (pc *poolCycle) emptied(e *entry) (free, kept int64) {
 	a := pc.askOf(e, e.job.Contract.MinMs, true)
 	whenever := a
-	whenever.until = 0
+	whenever.anytime = true
 	gone := pc.unfundedTallies()
 	for i := range pc.rooms {
-		if rm := &pc.rooms[i]; !rm.open(&a) && rm.fitsTally(&whenever, &gone[i]) {
+		if rm := &pc.rooms[i]; (!rm.open(&a) || rm.booked) && rm.fitsTally(&whenever, &gone[i]) && !rm.fitsTally(&a, &gone[i]) {
 			kept++
 		}
 	}

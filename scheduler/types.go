@@ -230,6 +230,31 @@ type Reservation struct {
 	Nodes  []ledger.NodeID `json:"nodes"`  // ascending
 }
 
+// Slice is a booked time slice: a project's right of way on so many whole devices
+// of a pool in [From, To).
+type Slice struct {
+	ID      ledger.SliceID `json:"id"`
+	Project ledger.GroupID `json:"project"`
+	Pool    ledger.PoolID  `json:"pool"`
+	GPUs    int64          `json:"gpus"`
+	From    Instant        `json:"from"`
+	To      Instant        `json:"to"`
+	Devices []Named        `json:"devices,omitempty"` // planned on; ascending; none before it comes near
+}
+
+// Named is one device of a node.
+type Named struct {
+	Node  ledger.NodeID `json:"node"`
+	Index int32         `json:"index"`
+}
+
+// SlicePlan names a slice's devices, or others for those that fell away.
+type SlicePlan struct {
+	Slice   ledger.SliceID `json:"slice"`
+	Devices []Named        `json:"devices"`
+	Lost    []Named        `json:"lost,omitempty"` // replaced because they fell away
+}
+
 // Bucket bounds V1 and V3 evictions per minute; it may go negative once for a gang.
 type Bucket struct {
 	MilliTokens int64   `json:"milli_tokens"`
@@ -238,7 +263,7 @@ type Bucket struct {
 
 // Snapshot is the whole input of one cycle. Slices are sorted: Pools, Groups,
 // Nodes by ID; Shares, Usage, Funds by (Pool, Group); Members by (Pool, Project,
-// Member); Live by (Job.ID, N); Waiting by (Pool, Project, -Urgency, QueueSeq, ID).
+// Member); Slices by (Pool, From, ID); Live by (Job.ID, N); Waiting by (Pool, Project, -Urgency, QueueSeq, ID).
 type Snapshot struct {
 	Cycle   int64          `json:"cycle"`
 	Now     Instant        `json:"now"`
@@ -250,6 +275,7 @@ type Snapshot struct {
 	Members []MemberUsage  `json:"members"`
 	Funds   []ledger.Funds `json:"funds"`
 	Nodes   []Node         `json:"nodes"`
+	Slices  []Slice        `json:"slices,omitempty"` // that are not over
 	Live    []Live         `json:"live"`
 	Waiting []Job          `json:"waiting"`
 	Bucket  Bucket         `json:"bucket"`
@@ -268,6 +294,7 @@ const (
 	V2         Rule = "V2"      // past protection, same project, higher urgency
 	V3         Rule = "V3"      // past protection, other project, standing decides
 	V4         Rule = "V4"      // past protection, by the holder of the reserved start at its time
+	VS         Rule = "VS"      // unfunded or past protection, on devices that a slice has booked, before it begins
 	V5         Rule = "V5"      // soft drain: at protected until
 	V5Hard     Rule = "V5-hard" // hard fault: at once, credited
 	MaxRuntime Rule = "max-runtime"
@@ -448,6 +475,7 @@ type Plan struct {
 	Warnings  []Warning      `json:"warnings,omitempty"`
 	Promote   []AttemptRef   `json:"promote,omitempty"` // nominated attempts whose devices are all free now
 	Moves     []ReserveMove  `json:"moves,omitempty"`
+	Slices    []SlicePlan    `json:"slices,omitempty"`
 	Starts    []Start        `json:"starts,omitempty"`
 	Reserves  []Reserve      `json:"reserves,omitempty"`
 	Reasons   []Reason       `json:"reasons,omitempty"`   // by job id

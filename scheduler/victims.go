@@ -236,7 +236,7 @@ func (ev *eviction) take(row int32, sign int64) {
 	case !ev.shared && l.whole():
 		for i := range l.Placed {
 			if n, ok := pc.pi.roomOf[l.Placed[i].Node]; ok {
-				pc.scratch.gains[n].add(pc.rooms[n].gainOf(&l.Placed[i]), sign)
+				pc.scratch.gains[n].add(pc.rooms[n].gainOf(&l.Placed[i], &ev.ask), sign)
 				ev.look(n)
 			}
 		}
@@ -354,7 +354,7 @@ func (ev *eviction) hopesOwn() bool {
 		pc.plan.Steps++
 		lo.each(pc, row, func(k int32, _ *Placed) {
 			rm := &pc.rooms[k]
-			if !ev.hope[k] && rm.health == Healthy && rm.open(&ev.ask) && (ev.shared || rm.free+rm.leaving+lo.devices[k] >= ev.job.Shape.GPUs) {
+			if !ev.hope[k] && rm.could(&ev.ask, lo.devices[k]) {
 				ev.hope[k] = true
 				n++
 			}
@@ -374,9 +374,7 @@ func (ev *eviction) hopes() bool {
 	}
 	pc, lo, n := ev.pc, ev.pc.byGroup(), int64(0)
 	for i := range pc.rooms {
-		rm := &pc.rooms[i]
-		ev.hope[i] = (ev.only == nil || ev.only[i]) && rm.health == Healthy && rm.open(&ev.ask) &&
-			(ev.shared || rm.free+rm.leaving+lo.devices[i] >= ev.job.Shape.GPUs)
+		ev.hope[i] = (ev.only == nil || ev.only[i]) && pc.rooms[i].could(&ev.ask, lo.devices[i])
 		if ev.hope[i] {
 			n++
 		}

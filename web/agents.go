@@ -188,7 +188,7 @@ func stopKind(rule scheduler.Rule) string {
 	switch rule {
 	case "":
 		return ""
-	case scheduler.V1, scheduler.V2, scheduler.V3, scheduler.V4:
+	case scheduler.V1, scheduler.V2, scheduler.V3, scheduler.V4, scheduler.VS:
 		return "preempted"
 	case scheduler.V5, scheduler.V5Hard:
 		return "drain"

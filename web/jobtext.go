@@ -70,7 +70,7 @@ func (s *server) stateOf(j *store.JobLine) (string, view.Mark) {
 // ruleWord says in two words why an attempt is told to stop.
 func ruleWord(rule string) string {
 	switch rule {
-	case "V1", "V2", "V3", "V4":
+	case "V1", "V2", "V3", "V4", "VS":
 		return "evicted by rule " + rule
 	case "V5", "V5-hard":
 		return "its node is drained"

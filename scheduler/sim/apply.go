@@ -58,6 +58,11 @@ func (w *World) Apply(_ context.Context, p *scheduler.Plan) (scheduler.Applied, 
 			return a, err
 		}
 	}
+	for i := range p.Slices {
+		if err := w.name(&p.Slices[i]); err != nil {
+			return a, err
+		}
+	}
 	for i := range p.Starts {
 		if err := w.start(&p.Starts[i]); err != nil {
 			return a, err

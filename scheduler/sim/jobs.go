@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -375,6 +376,28 @@ func (w *World) Maintain(node ledger.NodeID, from, until ledger.Instant) {
 	n := &w.snap.Nodes[node-1]
 	n.MaintFrom, n.MaintUntil = from, until
 	w.snap.Rearrange()
+}
+
+// Book gives a project the right of way on so many whole devices of a pool for
+// [from, to). It is not paid for here: it shows who has to make way and when.
+func (w *World) Book(project ledger.GroupID, pool ledger.PoolID, gpus int64, from, to ledger.Instant) ledger.SliceID {
+	w.slices++
+	w.snap.Slices = append(w.snap.Slices, scheduler.Slice{ID: w.slices, Project: project, Pool: pool, GPUs: gpus, From: from, To: to})
+	slices.SortFunc(w.snap.Slices, func(a, b scheduler.Slice) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.From, b.From), cmp.Compare(a.ID, b.ID))
+	})
+	return w.slices
+}
+
+// name keeps a slice's devices as planned.
+func (w *World) name(p *scheduler.SlicePlan) error {
+	i := slices.IndexFunc(w.snap.Slices, func(s scheduler.Slice) bool { return s.ID == p.Slice })
+	if i < 0 {
+		return fmt.Errorf("no slice %d", p.Slice)
+	}
+	w.snap.Slices = slices.Clone(w.snap.Slices) // recorded snapshots keep theirs
+	w.snap.Slices[i].Devices = p.Devices
+	return nil
 }
 
 // KillDevice marks one device of a node as dead.

@@ -75,7 +75,9 @@ func (c *chaos) submit() {
 
 // happen lets one random thing happen.
 func (c *chaos) happen() {
-	switch what := rapid.IntRange(0, 12).Draw(c.t, "event"); {
+	switch what := rapid.IntRange(0, 13).Draw(c.t, "event"); {
+	case what == 13:
+		c.bookSome()
 	case what < 5 || len(c.jobs) == 0:
 		c.submit()
 	case what < 9:
@@ -96,6 +98,53 @@ func (c *chaos) happen() {
 	case what == 11:
 		if err := c.Finish(rapid.SampledFrom(c.jobs).Draw(c.t, "finish"), 0); err != nil {
 			c.t.Fatal(err)
+		}
+	}
+}
+
+// bookSome books a slice that begins within a day, on a quarter of an hour.
+func (c *chaos) bookSome() {
+	const quarter = 15 * 60_000
+	from := c.now/ledger.Instant(quarter*1000)*ledger.Instant(quarter*1000) + ledger.Instant(quarter*1000)
+	from = from.Add(rapid.Int64Range(0, 96).Draw(c.t, "starts in") * quarter)
+	c.Book(rapid.SampledFrom(c.projects).Draw(c.t, "books"), c.pools[0], rapid.Int64Range(1, 8).Draw(c.t, "books gpus"),
+		from, from.Add(rapid.Int64Range(1, 40).Draw(c.t, "lasts")*quarter))
+}
+
+// booked checks that no device is named for two slices at one time, that nothing is
+// promised protection into one, and that only who is unprotected makes way.
+func (c *chaos) booked(p *scheduler.Plan) {
+	type span struct{ from, to ledger.Instant }
+	named := map[scheduler.Named][]span{}
+	for i := range c.snap.Slices {
+		s := &c.snap.Slices[i]
+		if s.To <= c.now {
+			continue
+		}
+		for _, d := range s.Devices {
+			for _, o := range named[d] {
+				if s.From < o.to && o.from < s.To {
+					c.t.Fatalf("device %v is named for two slices at one time", d)
+				}
+			}
+			named[d] = append(named[d], span{s.From, s.To})
+		}
+	}
+	for i := range p.Starts {
+		for _, at := range p.Starts[i].Placed {
+			for _, d := range at.Devices {
+				for _, o := range named[scheduler.Named{Node: at.Node, Index: d}] {
+					if until := c.now.Add(p.Starts[i].MinMs); p.Starts[i].MinMs > 0 && until > o.from.Add(-c.snap.Policy.GraceCapMs) {
+						c.t.Fatalf("job %d is promised %v on a device booked from %v", p.Starts[i].Job, until.Time(), o.from.Time())
+					}
+				}
+			}
+		}
+	}
+	for i := range p.Stops {
+		r := &c.jobs0(p.Stops[i].Job).Run
+		if p.Stops[i].Rule == scheduler.VS && r.Funded && (r.Started == 0 || c.now < r.ProtectedUntil) {
+			c.t.Fatalf("job %d makes way although it is protected", p.Stops[i].Job)
 		}
 	}
 }
@@ -136,10 +185,12 @@ func TestS15Invariants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.protects(samePlan(c.t, &c.dice, s))
+			plan := samePlan(c.t, &c.dice, s)
+			c.protects(plan)
 			if _, err := c.Cycle(context.Background()); err != nil {
 				t.Fatal(err)
 			}
+			c.booked(plan)
 			if err := c.Check(); err != nil {
 				t.Fatal(err)
 			}

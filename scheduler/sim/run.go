@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -276,6 +277,8 @@ func (r *Runner) do(ctx context.Context, st *Statement) error {
 		return r.moreAward(st)
 	case "maintain":
 		return r.maintain(st)
+	case "book":
+		return r.book(st)
 	case "member":
 		return r.capMember(st)
 	case "renew", "idle":
@@ -428,6 +431,21 @@ func (r *Runner) maintain(st *Statement) error {
 			r.World.Maintain(r.nodes[name], a, b)
 		}
 	}
+	return nil
+}
+
+// book gives a project a time slice: book PROJECT gpus= from= to= pool=.
+func (r *Runner) book(st *Statement) error {
+	o := st.options()
+	gpus, from, to := o.number("gpus", 1), o.duration("from", 0), o.duration("to", 0)
+	pool, err := r.pool(o.text("pool", ""))
+	if err := cmp.Or(err, o.done()); err != nil {
+		return err
+	}
+	if len(st.Args) != 1 || r.groups[st.Args[0]] == 0 || gpus < 1 || to <= from {
+		return fmt.Errorf("say: book PROJECT gpus=8 from=10h to=12h")
+	}
+	r.World.Book(r.groups[st.Args[0]], pool, gpus, Epoch.Add(from), Epoch.Add(to))
 	return nil
 }
 

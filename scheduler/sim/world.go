@@ -36,6 +36,7 @@ type World struct {
 	tenants map[ledger.NodeID][]scheduler.Tenant
 	attempt ledger.AttemptID
 	seq     int64
+	slices  ledger.SliceID // booked so far
 	lots    []ledger.Lot
 	shared  map[shareKey]int64
 	members map[memberKey]scheduler.MemberUsage
