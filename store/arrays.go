@@ -3,9 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,102 +10,20 @@ import (
 	"tranche/scheduler"
 )
 
-// Bounds of an array.
-const (
-	mostArrayJobs  = 10_000
-	mostArrayIndex = 999_999
-	mostArrayText  = 4_096
-)
-
-// arraySpec is what a submission's array asks for; nil is one job without index.
-type arraySpec struct {
-	text    string  // the indices as written, without spaces and the limit
-	indices []int32 // ascending, each once
-	atOnce  int     // jobs that may be queued or live at once; 0 = all
-}
-
-// parseArray reads the indices of an array and how many of its jobs may run at
-// once: "0-99%8", "1-9:2,12". An empty text is no array.
-func parseArray(text string) (*arraySpec, *ledger.Refusal) {
-	text = strings.Join(strings.Fields(text), "")
-	if text == "" {
-		return nil, nil
-	}
-	invalid := func(detail string) *ledger.Refusal { return refuse(ledger.Invalid, "job.array", "array", detail) }
-	if len(text) > mostArrayText {
-		return nil, invalid(fmt.Sprintf("Write the indices in at most %d characters.", mostArrayText))
-	}
-	ranges, limit, limited := strings.Cut(text, "%")
-	a := &arraySpec{text: ranges}
-	if limited {
-		n, err := strconv.Atoi(limit)
-		if err != nil || n < 1 || n > mostArrayJobs {
-			return nil, invalid(fmt.Sprintf("After %% write how many may run at once, 1 to %d: 0-99%%8.", mostArrayJobs))
-		}
-		a.atOnce = n
-	}
-	for _, part := range strings.Split(ranges, ",") {
-		first, last, step, ok := parseRange(part)
-		if !ok {
-			return nil, invalid(fmt.Sprintf("“%s” is no index: write 0-99, 1-9:2 for every second, or 3,7,12; from 0 to %d.", clipRunes(part, 40), mostArrayIndex))
-		}
-		if len(a.indices)+(last-first)/step >= mostArrayJobs {
-			return nil, invalid(fmt.Sprintf("An array has at most %d jobs.", mostArrayJobs))
-		}
-		for i := first; i <= last; i += step {
-			a.indices = append(a.indices, int32(i))
-		}
-	}
-	slices.Sort(a.indices)
-	a.indices = slices.Compact(a.indices)
-	return a, nil
-}
-
-// parseRange reads "7", "0-99" or "1-9:2".
-func parseRange(text string) (first, last, step int, ok bool) {
-	span, by, stepped := strings.Cut(text, ":")
-	from, to, ranged := strings.Cut(span, "-")
-	number := func(s string, least int) (n int) {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < least || n > mostArrayIndex || s[0] == '+' {
-			ok = false
-		}
-		return n
-	}
-	ok = ranged || !stepped
-	first, step = number(from, 0), 1
-	last = first
-	if ranged {
-		last = number(to, first)
-	}
-	if stepped {
-		step = number(by, 1)
-	}
-	return first, last, step, ok
-}
-
-// size is how many jobs a submission makes.
-func (a *arraySpec) size() int64 {
-	if a == nil {
-		return 1
-	}
-	return int64(len(a.indices))
-}
-
 // Jobs is how many jobs a submission would make; 0 while its array is unreadable.
 func (sub *Submission) Jobs() int64 {
-	a, refusal := parseArray(sub.Array)
+	a, refusal := scheduler.ParseArray(sub.Array)
 	if refusal != nil {
 		return 0
 	}
-	return a.size()
+	return a.Size()
 }
 
 // insertArray writes the array itself and gives its number.
 func insertArray(ctx context.Context, tx *Tx, e *entering) (id ledger.ArrayID, err error) {
 	err = tx.QueryRow(ctx, `insert into job_arrays (project_id, member_id, name, indices, size, lowest, highest, at_once, waits, submitted_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`, e.job.Project, e.job.Member, e.sub.Name, e.array.text, e.array.size(),
-		e.array.indices[0], e.array.indices[len(e.array.indices)-1], e.array.atOnce, e.waits, tx.Now).Scan(&id)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`, e.job.Project, e.job.Member, e.sub.Name, e.array.Text, e.array.Size(),
+		e.array.Indices[0], e.array.Indices[len(e.array.Indices)-1], e.array.AtOnce, e.waits, tx.Now).Scan(&id)
 	return id, err
 }
 
@@ -118,12 +33,24 @@ func letIn(ctx context.Context, tx *Tx, arrays []ledger.ArrayID) error {
 	if len(arrays) == 0 {
 		return nil
 	}
+	rows, err := tx.Query(ctx, `select id, size, at_once, (select count(*) from jobs j where j.array_id = y.id and (j.state = 'live' or j.state = 'pending' and not j.blocked))
+		from job_arrays y where id = any($1) and not waits`, arrays)
+	if err != nil {
+		return err
+	}
+	var ids []ledger.ArrayID
+	var rooms []int
+	var id ledger.ArrayID
+	var size, atOnce, going int
+	if _, err := pgx.ForEachRow(rows, []any{&id, &size, &atOnce, &going}, func() error {
+		ids, rooms = append(ids, id), append(rooms, scheduler.Room(size, atOnce, going))
+		return nil
+	}); err != nil {
+		return err
+	}
 	tag, err := tx.Exec(ctx, `update jobs set blocked = false where id in (
-		select n.id from (select y.id, case when y.at_once = 0 then y.size else y.at_once - (select count(*) from jobs j where j.array_id = y.id
-				and (j.state = 'live' or j.state = 'pending' and not j.blocked)) end as room
-			from job_arrays y where y.id = any($1) and not y.waits) y
-		cross join lateral (select j.id from jobs j where j.array_id = y.id and j.state = 'pending' and j.blocked
-			order by j.array_index limit greatest(y.room, 0)) n)`, arrays)
+		select n.id from unnest($1::bigint[], $2::int[]) u (id, room)
+		cross join lateral (select j.id from jobs j where j.array_id = u.id and j.state = 'pending' and j.blocked order by j.array_index limit u.room) n)`, ids, rooms)
 	if err != nil {
 		return err
 	}

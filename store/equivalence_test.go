@@ -167,7 +167,7 @@ func (k *twin) follow(t testing.TB, e sim.Event, plans []*scheduler.Plan) {
 	var err error
 	switch e.Kind {
 	case sim.Submitted:
-		err = k.queueJob(t, *e.Spec)
+		err = k.queueJob(t, *e.Spec, e)
 	case sim.Claimed:
 		_, err = k.Claim(t.Context(), k.part(t, e), "launcher")
 	case sim.Finished:
@@ -262,11 +262,23 @@ func (k *twin) turn(t testing.TB, e sim.Event, plans []*scheduler.Plan) {
 }
 
 // queueJob submits exactly the simulated job.
-func (k *twin) queueJob(t testing.TB, job scheduler.Job) error {
+func (k *twin) queueJob(t testing.TB, job scheduler.Job, e sim.Event) error {
 	t.Helper()
-	id := job.ID
+	id, sub := job.ID, Submission{Command: "true", Array: e.Array, After: e.After}
+	array, refusal := scheduler.ParseArray(e.Array)
+	if refusal != nil {
+		return refusal
+	}
 	return k.inTx(t.Context(), "submit", func(tx *Tx) error {
-		if err := insertJobs(t.Context(), tx, &entering{job: &job, sub: &Submission{Command: "true"}}); err != nil {
+		deps, waits, err := awaited(t.Context(), tx, &job, &sub)
+		if err != nil {
+			return err
+		}
+		in := &entering{job: &job, sub: &sub, array: array, waits: waits}
+		if err := insertJobs(t.Context(), tx, in); err != nil {
+			return err
+		}
+		if err := noteDependencies(t.Context(), tx, in, deps); err != nil {
 			return err
 		}
 		if job.ID != id {

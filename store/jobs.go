@@ -69,10 +69,10 @@ func (s *Store) SubmitJob(ctx context.Context, cmd Command, sub Submission) (led
 		}
 		job.Member = cmd.Actor.Person
 		e := &entering{job: job, sub: &sub, token: cmd.Actor.Token}
-		if e.array, refusal = parseArray(sub.Array); refusal != nil {
+		if e.array, refusal = scheduler.ParseArray(sub.Array); refusal != nil {
 			return 0, ledger.Refusals{refusal}
 		}
-		if err := reserveOnToken(ctx, tx, cmd.Actor.Token, job, e.array.size()); err != nil {
+		if err := reserveOnToken(ctx, tx, cmd.Actor.Token, job, e.array.Size()); err != nil {
 			return 0, err
 		}
 		deps, waits, err := awaited(ctx, tx, job, &sub)
@@ -167,7 +167,7 @@ type entering struct {
 	job     *scheduler.Job // the first one's number and place come with its row
 	sub     *Submission
 	token   int64
-	array   *arraySpec
+	array   *scheduler.Array
 	waits   bool // for what it is to start after
 	arrayID ledger.ArrayID
 }
@@ -178,7 +178,7 @@ func (e *entering) act() act {
 		return act{Verb: "job.submit", Subject: subjectOf("job", int64(e.job.ID)), After: e.job}
 	}
 	return act{Verb: "array.submit", Subject: subjectOf("array", int64(e.arrayID)), After: map[string]any{
-		"first": e.job, "indices": e.array.text, "jobs": e.array.size(), "at_once": e.array.atOnce,
+		"first": e.job, "indices": e.array.Text, "jobs": e.array.Size(), "at_once": e.array.AtOnce,
 	}}
 }
 
@@ -191,9 +191,9 @@ func insertJobs(ctx context.Context, tx *Tx, e *entering) error {
 		if e.arrayID, err = insertArray(ctx, tx, e); err != nil {
 			return err
 		}
-		indices, atOnce = make([]*int32, len(e.array.indices)), e.array.atOnce
+		indices, atOnce = make([]*int32, len(e.array.Indices)), e.array.AtOnce
 		for i := range indices {
-			indices[i] = &e.array.indices[i]
+			indices[i] = &e.array.Indices[i]
 		}
 	}
 	j, sub := e.job, e.sub

@@ -103,7 +103,7 @@ func (sub *Submission) checkOrder(f *formCheck) {
 	if _, refusal := parseAfter(sub.After); refusal != nil {
 		f.refusals = append(f.refusals, refusal)
 	}
-	array, refusal := parseArray(sub.Array)
+	array, refusal := scheduler.ParseArray(sub.Array)
 	if refusal != nil {
 		f.refusals = append(f.refusals, refusal)
 		return
@@ -112,7 +112,7 @@ func (sub *Submission) checkOrder(f *formCheck) {
 		return
 	}
 	f.want(!sub.Singleton, "singleton", "job.singleton_array", "All jobs of an array have its name; to run one at a time, write %1 after the indices.")
-	f.want(array.size() == 1 || sub.OutputPath == "" || strings.Contains(sub.OutputPath, "%a"), "output_path", "job.output_array",
+	f.want(array.Size() == 1 || sub.OutputPath == "" || strings.Contains(sub.OutputPath, "%a"), "output_path", "job.output_array",
 		"The jobs of an array would overwrite each other's output: put %a, the index, into the path, or leave it empty.")
 }
 

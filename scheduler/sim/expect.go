@@ -306,16 +306,19 @@ func (r *Runner) expectEvict(st *Statement, job ledger.JobID) error {
 // expectWait checks a Reason's code and facts. "capacity" stands for every code
 // of a job that lacks room.
 func (r *Runner) expectWait(st *Statement, job ledger.JobID) error {
-	i := slices.IndexFunc(r.Last.Reasons, func(x scheduler.Reason) bool { return x.Job == job })
-	if i < 0 {
-		return fmt.Errorf("%s has no reason: the plan has %s", st.Args[0], r.words(r.Last))
+	why := r.World.keptOut(job)
+	if why == nil {
+		i := slices.IndexFunc(r.Last.Reasons, func(x scheduler.Reason) bool { return x.Job == job })
+		if i < 0 {
+			return fmt.Errorf("%s has no reason: the plan has %s", st.Args[0], r.words(r.Last))
+		}
+		why = &r.Last.Reasons[i]
 	}
-	why := &r.Last.Reasons[i]
 	if len(st.Args) > 1 {
 		code := st.Args[1]
 		room := []string{scheduler.WhyProtected, scheduler.WhyStanding, scheduler.WhyFull, scheduler.WhyEvictRate, scheduler.WhyHolder, scheduler.WhyReserved}
 		if code != why.Code && (code != "capacity" || !slices.Contains(room, why.Code)) {
-			return fmt.Errorf("%s waits for%s", st.Args[0], r.reasonOf(job))
+			return fmt.Errorf("%s waits for %s", st.Args[0], why.Code)
 		}
 	}
 	for key, want := range st.Opts {

@@ -40,7 +40,9 @@ type Event struct {
 	Job       ledger.JobID
 	N         int32
 	Rank      int32
-	Spec      *scheduler.Job // of a submission
+	Spec      *scheduler.Job // of a submission; of an array, the first job
+	Array     string         // its indices and limit
+	After     []string       // what it is to start after: ok:12, any:A4
 	ElapsedMs int64
 	TermMs    int64
 	Exit      scheduler.Exit
@@ -70,14 +72,20 @@ type Behaviour struct {
 
 // Submit queues a job. ID, QueueSeq, Submitted and Rate are the world's to set.
 func (w *World) Submit(spec scheduler.Job, b Behaviour) ledger.JobID {
+	spec = w.newJob(spec, b).spec
+	w.queue(&spec)
+	w.record(Event{Kind: Submitted, Job: spec.ID, Spec: &spec})
+	return spec.ID
+}
+
+// newJob makes a job that is not queued yet.
+func (w *World) newJob(spec scheduler.Job, b Behaviour) *job {
 	w.seq++
 	spec.ID, spec.QueueSeq, spec.Submitted = ledger.JobID(w.seq), w.seq, w.now
 	spec.Rate = w.rate(&spec)
 	j := &job{spec: spec, forMs: b.ForMs, code: b.Code, exitMs: b.ExitMs, life: scheduler.Life{Job: scheduler.JobWaiting}}
 	w.jobs[spec.ID] = j
-	w.queue(&spec)
-	w.record(Event{Kind: Submitted, Job: spec.ID, Spec: &spec})
-	return spec.ID
+	return j
 }
 
 func (w *World) queue(j *scheduler.Job) {
@@ -144,6 +152,7 @@ func (w *World) step(j *job, ev scheduler.Event) *ledger.Refusal {
 	j.life = st.Next
 	w.occupy(j, st.Segments)
 	w.show(j, &before, &st)
+	w.onward(j, before.Job)
 	if st.StopAll {
 		w.planExit(j)
 	}
@@ -169,7 +178,7 @@ func (w *World) occupy(j *job, segs []scheduler.Segment) {
 func (w *World) show(j *job, before *scheduler.Life, st *scheduler.Step) {
 	r := &st.Next.Run
 	ref := scheduler.AttemptRef{Job: j.spec.ID, N: r.N}
-	if before.Job == scheduler.JobWaiting && st.Next.Job != scheduler.JobWaiting {
+	if before.Job == scheduler.JobWaiting && st.Next.Job != scheduler.JobWaiting && !j.kept {
 		w.snap.DropWaiting(j.spec.ID)
 		w.queued[j.spec.Project]--
 	}
@@ -188,7 +197,7 @@ func (w *World) show(j *job, before *scheduler.Life, st *scheduler.Step) {
 		w.showLive(j)
 		w.seat(j, ref, r.Phase, true)
 	}
-	if st.Next.Job == scheduler.JobWaiting && before.Job != scheduler.JobWaiting {
+	if st.Next.Job == scheduler.JobWaiting && before.Job != scheduler.JobWaiting && !j.kept {
 		spec := j.spec
 		w.queue(&spec)
 	}

@@ -31,6 +31,7 @@ type Runner struct {
 	jobs    map[string]ledger.JobID
 	names   map[ledger.JobID]string
 	members map[string]ledger.PersonID
+	arrays  map[string]array
 	current string // the job named last on the line
 }
 
@@ -45,7 +46,7 @@ func NewRunner(o Options) *Runner {
 	return &Runner{
 		policy: scheduler.DefaultPolicy(), quiet: o.Quiet, record: o.Record,
 		pools: map[string]ledger.PoolID{}, groups: map[string]ledger.GroupID{}, nodes: map[string]ledger.NodeID{},
-		jobs: map[string]ledger.JobID{}, names: map[ledger.JobID]string{}, members: map[string]ledger.PersonID{},
+		jobs: map[string]ledger.JobID{}, names: map[ledger.JobID]string{}, members: map[string]ledger.PersonID{}, arrays: map[string]array{},
 	}
 }
 
@@ -296,6 +297,9 @@ func (r *Runner) do(ctx context.Context, st *Statement) error {
 		if err != nil {
 			return err
 		}
+		if a, ok := r.arrays[arg]; ok {
+			list = a.jobs
+		}
 		for _, name := range list {
 			if err := r.command(st.Verb, name, int(code)); err != nil {
 				return err
@@ -491,72 +495,6 @@ func (r *Runner) cycles(ctx context.Context, st *Statement) error {
 		}
 	}
 	return nil
-}
-
-func (r *Runner) submit(st *Statement) error {
-	if len(st.Args) != 2 {
-		return fmt.Errorf("needs a job's name and a project, like j1 /lab/a")
-	}
-	g := r.groups[st.Args[1]]
-	if g == 0 {
-		return fmt.Errorf("no project %s", st.Args[1])
-	}
-	spec, b, err := r.spec(st, g)
-	if err != nil {
-		return err
-	}
-	list, err := names(st.Args[0])
-	if err != nil {
-		return err
-	}
-	for _, name := range list {
-		if r.jobs[name] != 0 {
-			return fmt.Errorf("job %s exists already", name)
-		}
-		id := r.World.Submit(spec, b)
-		r.jobs[name], r.names[id], r.current = id, name, name
-	}
-	return nil
-}
-
-// spec reads a job: gpus= counts the whole gang; nodes= splits it, by default
-// over as few nodes as hold it.
-func (r *Runner) spec(st *Statement, g ledger.GroupID) (scheduler.Job, Behaviour, error) {
-	o, p := st.options(), &r.policy
-	pool, err := r.pool(o.text("pool", ""))
-	if err != nil {
-		return scheduler.Job{}, Behaviour{}, err
-	}
-	node := r.World.firstNode(pool)
-	if node == nil {
-		return scheduler.Job{}, Behaviour{}, fmt.Errorf("its pool has no node")
-	}
-	per := max(1, int64(len(node.Devices)))
-	gpus := o.number("gpus", 1)
-	nodes := o.number("nodes", max(1, (gpus+per-1)/per))
-	spec := scheduler.Job{Project: g, Pool: pool, Member: r.member(o.text("member", "one"))}
-	if nodes < 1 || gpus < 0 || gpus%nodes != 0 {
-		return spec, Behaviour{}, fmt.Errorf("%d GPUs do not go evenly on %d nodes", gpus, nodes)
-	}
-	spec.Shape = scheduler.Shape{Nodes: nodes, GPUs: gpus / nodes, GPUMilli: o.number("milli", 1000)}
-	whole := ledger.Shape{
-		Nodes: 1, GPUs: spec.Shape.GPUs, GPUMilli: spec.Shape.GPUMilli,
-		NodeGPUs: int64(len(node.Devices)), NodeCPUMilli: node.CPUMilli, NodeRAMMiB: node.RAMMiB,
-	}
-	spec.Shape.CPUMilli = o.number("cpu_milli", ledger.DefaultCPU(whole))
-	whole.CPUMilli = spec.Shape.CPUMilli
-	spec.Shape.RAMMiB = o.number("ram_mib", ledger.DefaultRAM(whole))
-	c := &spec.Contract
-	c.MinMs, c.GraceMs, c.MaxMs = o.duration("min", 3_600_000), o.duration("grace", p.GraceMs), o.duration("max", p.MaxRuntimeMs)
-	c.Resumable, c.StopOnMoney, c.OrFree = o.flag("resumable", true), o.flag("stop_on_money", false), o.flag("or_free", false)
-	c.Urgency, c.Interactive = int8(o.number("urgency", 0)), o.flag("interactive", false)
-	if o.has("max_charge") {
-		if c.MaxCharge, err = hours(o.text("max_charge", "")); err != nil {
-			return spec, Behaviour{}, err
-		}
-	}
-	b := Behaviour{ForMs: o.duration("for", -1), Code: int(o.number("code", 0)), ExitMs: o.duration("exits", -1)}
-	return spec, b, o.done()
 }
 
 func (r *Runner) member(name string) ledger.PersonID {

@@ -30,6 +30,8 @@ func TestS4ProtectionEdge(t *testing.T)  { play(t, "s4_protection_edge") }
 func TestS10GangDeadlock(t *testing.T)   { play(t, "s10_gang_deadlock") }
 func TestS18Memo(t *testing.T)           { play(t, "s18_memo") }
 func TestS19InsideAProject(t *testing.T) { play(t, "s19_member") }
+func TestArrayLimit(t *testing.T)        { play(t, "array_limit") }
+func TestAfter(t *testing.T)             { play(t, "after") }
 
 func TestS5FreeCycles(t *testing.T) {
 	play(t, "s5_free_cycles")

@@ -65,6 +65,9 @@ func (r *Runner) Summary() Summary {
 
 // why words a waiting job's reason in the last plan.
 func (w *World) why(id ledger.JobID) string {
+	if kept := w.keptOut(id); kept != nil {
+		return scheduler.Sentence(kept, w.cfg.Policy.LookbackMs, w.Names())
+	}
 	i, ok := slices.BinarySearchFunc(w.plan.Reasons, id, func(x scheduler.Reason, id ledger.JobID) int { return cmp.Compare(x.Job, id) })
 	why := scheduler.Reason{Job: id, Code: scheduler.WhyNoCycle}
 	if ok {

@@ -40,6 +40,7 @@ type World struct {
 	lots    []ledger.Lot
 	shared  map[shareKey]int64
 	members map[memberKey]scheduler.MemberUsage
+	arrays  []*party // by number, from 1
 	events  []Event
 	// Ended, when set, is told of every attempt that has closed.
 	Ended             func(*scheduler.Run)
@@ -104,6 +105,9 @@ type job struct {
 	// What its owner and the telemetry say about the live attempt.
 	renewMs, warnedMs int64
 	idle              ledger.Instant
+	party             *party // its submission; nil without an order
+	kept              bool   // out of the queue, by its submission's order
+	followers         []*party
 }
 
 // New makes an empty world. Its one period lasts from Start for 92 days.
