@@ -117,6 +117,9 @@ func (r *Reason) Fact(name string) string {
 	return ""
 }
 
+// Outside says that the job is kept out of the queue by its submission's order.
+func (r *Reason) Outside() bool { return r.Code == WhyDependency || r.Code == WhyArrayLimit }
+
 func (r *Reason) number(name string) int64 {
 	n, err := strconv.ParseInt(r.Fact(name), 10, 64)
 	if err != nil {

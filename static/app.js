@@ -136,7 +136,9 @@
     if (award && sum("award") > 0) award.textContent = `Award ${hours(sum("award"))} GPU-h`;
     if (job) {
       const n = number(form.elements.nodes.value), g = number(form.elements.gpus.value);
-      if (n && g) job.textContent = n > 1 ? `Submit ${n} × ${g} GPUs` : `Submit ${g} GPU${g > 1 ? "s" : ""}`;
+      const many = (form.elements.array?.value ?? "").trim();
+      if (many) job.textContent = `Submit array ${many}`;
+      else if (n && g) job.textContent = n > 1 ? `Submit ${n} × ${g} GPUs` : `Submit ${g} GPU${g > 1 ? "s" : ""}`;
     }
   };
 

@@ -194,6 +194,9 @@ func (d *JobDetail) fill(ctx context.Context, tx *Tx) error {
 		}
 	}
 	if d.ArrayID != 0 {
+		if d.Private != nil {
+			d.Private.OutputPath = indexed(d.Private.OutputPath, d.ArrayID, d.ArrayIndex)
+		}
 		if err := tx.QueryRow(ctx, `select coalesce((select id from jobs where array_id = $1 and array_index < $2 order by array_index desc limit 1), 0),
 				coalesce((select id from jobs where array_id = $1 and array_index > $2 order by array_index limit 1), 0)`, d.ArrayID, d.ArrayIndex).
 			Scan(&d.Before, &d.Next); err != nil {

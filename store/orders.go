@@ -140,7 +140,12 @@ func (o *Order) tellIndex() {
 	}
 	o.Env["TRANCHE_ARRAY_ID"], o.Env["TRANCHE_ARRAY_INDEX"], o.Env["TRANCHE_ARRAY_COUNT"] = array, index, strconv.Itoa(o.ArraySize)
 	o.Env["TRANCHE_ARRAY_MIN"], o.Env["TRANCHE_ARRAY_MAX"] = strconv.Itoa(int(o.ArrayMin)), strconv.Itoa(int(o.ArrayMax))
-	o.OutputPath = strings.NewReplacer("%a", index, "%A", array).Replace(o.OutputPath)
+	o.OutputPath = indexed(o.OutputPath, o.Array, o.ArrayIndex)
+}
+
+// indexed puts index and array into an output path.
+func indexed(path string, array ledger.ArrayID, index int32) string {
+	return strings.NewReplacer("%a", strconv.Itoa(int(index)), "%A", fmt.Sprint(array)).Replace(path)
 }
 
 // watch tells long polls when their node's desired state has a new version. It

@@ -32,7 +32,7 @@ func (s *server) showArray(w http.ResponseWriter, r *http.Request) error {
 		ID: id, Counts: arrayCounts(&d.ArrayLine), State: q.State, Rows: s.jobRows(page.Jobs, page.Policy.LookbackMs), Pager: arrayPager(r, page),
 		Facts: s.arrayFacts(&d), Workload: workloadFacts(d.Private), MayCancel: d.May.Cancel, MayPause: d.May.Pause, MayResume: d.May.Resume, Key: uuid.NewString(),
 	}
-	shell := s.shell(r, arrayName(&d.ArrayLine), "jobs", shapeOf(&d.First)+" each on "+d.First.PoolName+", "+arrayAnswer(&d.ArrayLine))
+	shell := s.shell(r, arrayName(&d.ArrayLine), "jobs", arrayAnswer(&d.ArrayLine))
 	shell.Crumbs = []view.Link{{Text: d.First.Title, URL: view.GroupURL(d.First.Project)}, {Text: "Jobs", URL: view.JobsURL + "?project=" + d.First.Path}}
 	if !d.Over() {
 		shell.Refresh = r.URL.RequestURI()
@@ -60,7 +60,7 @@ func arrayAnswer(a *store.ArrayLine) string {
 	if a.Running > 0 {
 		text += ", " + strconv.Itoa(a.Running) + " on the way"
 	}
-	return text + ". " + hours(a.Charged).Text + " GPU-h charged."
+	return text + "; " + hours(a.Charged).Text + " GPU-h charged."
 }
 
 // arrayFacts is what all jobs of an array have in common.
@@ -75,6 +75,7 @@ func (s *server) arrayFacts(d *store.ArrayDetail) []view.Fact {
 		{Name: "At once", Value: atOnce, ID: "array-at-once"},
 		{Name: "Owner", Value: d.First.Owner},
 		{Name: "Project", Value: d.First.Path},
+		{Name: "Shape", Value: shapeOf(&d.First) + " each on " + d.First.PoolName},
 		{Name: "Submitted", Value: s.when(d.Submitted).Text, Exact: s.when(d.Submitted).Exact},
 		{Name: "Protected for", Value: minimumText(d.First.Contract.MinMs), Term: "protected for"},
 		{Name: "Urgency", Value: strconv.Itoa(int(d.First.Contract.Urgency)), Term: "urgency"},

@@ -191,7 +191,7 @@ func (s *server) jobRow(j *store.JobLine, lookbackMs int64) view.JobRow {
 		row.Index = strconv.Itoa(int(j.ArrayIndex))
 	}
 	if a := j.Array; a != nil {
-		row.Array = &view.ArrayRow{ID: a.ID, Indices: a.Indices, ArrayCounts: arrayCounts(a)}
+		row.Array = &view.ArrayRow{ID: a.ID, Indices: a.Indices, After: a.After, ArrayCounts: arrayCounts(a)}
 		row.Name, row.State, row.Elapsed, row.Charged = arrayName(a), "array", "–", hours(a.Charged)
 	}
 	return row

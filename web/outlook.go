@@ -74,6 +74,8 @@ func noOffer(d *store.JobDetail, o *store.JobOutlook) string {
 		return ""
 	case d.State == "paused":
 		return "It is paused; nothing starts it before you resume it."
+	case d.Reason != nil && d.Reason.Outside():
+		return "It is outside the queue; no change of its size would start it."
 	case d.State != "waiting":
 		return "It does not wait."
 	case !d.May.Change && d.Last != nil && d.Last.Phase == "reserved":

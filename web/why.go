@@ -205,6 +205,9 @@ func (s *server) whyWaiting(d *store.JobDetail, w *view.Why) {
 		w.Funds = fundsFacts(r)
 	}
 	w.Changes = nextSteps(d)
+	if d.Reason != nil && d.Reason.Outside() {
+		return // neither standing nor room is what it waits for
+	}
 	w.Promise = s.promise(d.Reserved, d.ID)
 	if d.Last == nil || d.Last.Phase != "reserved" {
 		w.Outlook = &view.Outlook{Job: d.ID}
