@@ -91,7 +91,7 @@ var sentences = map[string]string{
 	WhyMaintenance: "Waits for {shape}: {room}. Nodes go into planned maintenance before its protection would be over; a shorter protection still fits before that.",
 	WhySlice:       "Waits for {shape}: {room}. Devices are booked for a time slice that begins before its protection would be over, or at once; a shorter protection may still fit before it, and unfunded work is lent what the slice leaves unused.",
 	WhyDependency:  "It was submitted to start after {after}; it is queued at its old place when that has ended as it should, and cancelled when that cannot be any more.",
-	WhyArrayLimit:  "Its array lets {at_once} of its jobs go at once; it is queued at its old place when one of them has ended.",
+	WhyArrayLimit:  "Its array lets {at_once} of its jobs go at once, in the order of their indices; it is queued when its turn has come.",
 	WhyMemberCap:   "Its owner may have {cap} GPUs at once in this project and has {in_use}; it starts when others of theirs have ended, or when who leads the project raises the cap.",
 	WhyMaxRuntime:  "New protection would last beyond its maximum runtime; submit the rest as a new job.",
 	WhyRival:       "A job of a group that has had less of its share, or a more urgent one of its project, goes first and could have its devices; new protection would keep it out.",

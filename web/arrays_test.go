@@ -41,7 +41,7 @@ func TestArrayIsOneLineThatOpens(t *testing.T) {
 		t.Errorf("%d jobs wait, the first: %q", len(rows), rows[0])
 	}
 	job := b.open(view.JobURL(60))
-	if !strings.Contains(job.one("in-array"), "59") || job.one("why-sentence") != "Its array lets 50 of its jobs go at once; it is queued at its old place when one of them has ended." {
+	if !strings.Contains(job.one("in-array"), "59") || job.one("why-sentence") != "Its array lets 50 of its jobs go at once, in the order of their indices; it is queued when its turn has come." {
 		t.Errorf("%q, %q", job.one("in-array"), job.one("why-sentence"))
 	}
 	if stranger := f.as("researcher elsewhere").open(view.ArrayURL(1)); stranger.one("array-cancel") != "" || stranger.one("job-command") != "" {
