@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tranche/ledger"
+	"tranche/store"
 	"tranche/web/api"
 	"tranche/web/view"
 )
@@ -101,4 +102,41 @@ func TestAPIArrays(t *testing.T) {
 	wantProblem(t, err, 404, "array.missing")
 	_, err = c.Submit(ctx, api.Submit{Key: "k2", Project: segPath, Pool: "h100", GPUs: 8, Command: "train", Array: "9-0"})
 	wantProblem(t, err, 422, "job.array")
+}
+
+// A token's spending limit must cover all jobs of an array; those that are
+// cancelled before they start give their part back.
+func TestTokenLimitCoversAnArray(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	ctx := t.Context()
+	_, err := f.store.CreateToken(ctx, f.cmd("researcher here"), store.TokenInput{Project: f.seg, Name: "bounded", Days: 1, Limit: 40 * hour, Secret: "trn_bounded"})
+	f.must(err)
+	c := f.program("trn_bounded")
+	used := func() ledger.Amount {
+		t.Helper()
+		who, err := c.WhoAmI(ctx)
+		f.must(err)
+		return *who.TokenUsed
+	}
+	most := ledger.Amount(10 * hour)
+	in := api.Submit{Key: "five", Project: segPath, Pool: "h100", GPUs: 8, Command: "train", Array: "0-4", MaxCharge: &most}
+	_, err = c.Submit(ctx, in)
+	if p := wantProblem(t, err, 409, "token.limit_reached"); p.Facts["short"] != "10" {
+		t.Errorf("facts %v", p.Facts)
+	}
+	in.Key, in.Array = "three", "0-2"
+	first, err := c.Submit(ctx, in)
+	f.must(err)
+	if got := used(); got != 30*hour {
+		t.Errorf("%s GPU-h set aside for three jobs", got.Exact())
+	}
+	f.cycle()
+	f.db.Clock.Advance(30 * time.Minute)
+	f.end(first.ID, 30*time.Minute, 0) // costs 4 GPU-h
+	_, err = c.CancelArray(ctx, first.InArray.Array, "cancel")
+	f.must(err)
+	if got := used(); got != 4*hour {
+		t.Errorf("%s GPU-h are still set aside or spent, want 4", got.Exact())
+	}
 }
