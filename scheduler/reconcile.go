@@ -21,7 +21,8 @@ type NodeFacts struct {
 	Health   Health
 	LastBeat Instant
 	Changed  Instant // when Health last changed
-	Doubted  bool    // suspect for another reason than silence: a kill that nobody confirmed
+	Check    NodeCheck
+	Doubted  bool // suspect for another reason than silence: a kill that nobody confirmed
 }
 
 // Liveness is the input of Reconcile. Silence counts only while a leader
@@ -31,6 +32,7 @@ type Liveness struct {
 	LeaderSince Instant
 	FreezePPM   int64
 	FreezeNodes int64
+	Checks      CheckRules
 	Nodes       []NodeFacts // any order
 }
 
@@ -41,17 +43,27 @@ type Transition struct {
 	To   Health
 }
 
-// Reconcile says which nodes change health, by node id, and which pools are
-// frozen, ascending: there so many nodes fell silent or broke within a few
-// minutes that the fault is likely elsewhere, so nothing is lost and nothing
-// placed until they are back. A draining or faulted node keeps its health while
-// silent, but can be lost. Cost: O(nodes).
-func Reconcile(in Liveness) (changes []Transition, frozen []ledger.PoolID) {
+// Reconciled is what follows from nodes' silence and health checks.
+type Reconciled struct {
+	Changes []Transition    // of health, by node id
+	Checks  []CheckChange   // by node id
+	Frozen  []ledger.PoolID // ascending
+}
+
+// Reconcile says which nodes change health, which their checks degrade, drain or
+// give back, and which pools are frozen: there so many nodes fell silent, broke or
+// became degraded within a few minutes that the fault is likely elsewhere, so
+// nothing is lost, drained or placed until they are back. A draining or faulted node
+// keeps its health while silent, but can be lost. Cost: O(nodes log nodes).
+func Reconcile(in Liveness) Reconciled {
+	var out Reconciled
+	frozen := out.Frozen
 	total, bad := map[ledger.PoolID]int64{}, map[ledger.PoolID]int64{}
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
 		total[n.Pool]++
-		broke := (n.Health == Faulted || n.Health == Draining) && in.Now.MillisSince(n.Changed) < StormWithinMs
+		broke := (n.Health == Faulted || n.Health == Draining) && in.Now.MillisSince(n.Changed) < StormWithinMs ||
+			n.Check.Degraded != 0 && in.Now.MillisSince(n.Check.Degraded) < StormWithinMs
 		if n.Health != Lost && (in.silence(n) >= SuspectAfterMs || broke) {
 			bad[n.Pool]++
 		}
@@ -65,11 +77,12 @@ func Reconcile(in Liveness) (changes []Transition, frozen []ledger.PoolID) {
 	for i := range in.Nodes {
 		n := &in.Nodes[i]
 		if to := in.next(n, slices.Contains(frozen, n.Pool)); to != n.Health {
-			changes = append(changes, Transition{n.ID, n.Health, to})
+			out.Changes = append(out.Changes, Transition{n.ID, n.Health, to})
 		}
 	}
-	slices.SortFunc(changes, func(a, b Transition) int { return cmp.Compare(a.Node, b.Node) })
-	return changes, frozen
+	slices.SortFunc(out.Changes, func(a, b Transition) int { return cmp.Compare(a.Node, b.Node) })
+	out.Frozen, out.Checks = frozen, reconcileChecks(&in, frozen)
+	return out
 }
 
 func (in *Liveness) silence(n *NodeFacts) int64 {

@@ -43,7 +43,7 @@ func TestSilenceTurnsSuspectThenLost(t *testing.T) {
 		in.LeaderSince = in.Now - c.leader
 		in.Nodes[0].Health = c.health
 		got := c.health
-		if changes, _ := Reconcile(in); len(changes) == 1 {
+		if changes := Reconcile(in).Changes; len(changes) == 1 {
 			got = changes[0].To
 		}
 		if got != c.want {
@@ -56,7 +56,7 @@ func TestSuspectForAnUnconfirmedKillStays(t *testing.T) {
 	in := fleet(1, 1000*aSecond)
 	in.Now = 1001 * aSecond
 	in.Nodes[0].Health, in.Nodes[0].Doubted = Suspect, true
-	if changes, _ := Reconcile(in); len(changes) != 0 {
+	if changes := Reconcile(in).Changes; len(changes) != 0 {
 		t.Errorf("changed %+v", changes)
 	}
 }
@@ -69,7 +69,8 @@ func TestS17Storm(t *testing.T) {
 		for i := 30; i < 64; i++ {
 			in.Nodes[i].LastBeat = in.Now
 		}
-		changes, frozen := Reconcile(in)
+		out := Reconcile(in)
+	changes, frozen := out.Changes, out.Frozen
 		if !slices.Equal(frozen, []ledger.PoolID{1}) {
 			t.Fatalf("after %d min: frozen %v", minutes, frozen)
 		}
@@ -84,7 +85,8 @@ func TestS17Storm(t *testing.T) {
 	for i := range in.Nodes {
 		in.Nodes[i].LastBeat = in.Now
 	}
-	changes, frozen := Reconcile(in)
+	out := Reconcile(in)
+	changes, frozen := out.Changes, out.Frozen
 	if len(frozen) != 0 || len(changes) != 30 || changes[0].To != Healthy {
 		t.Errorf("after the storm: frozen %v, %d changes", frozen, len(changes))
 	}
@@ -96,7 +98,8 @@ func TestTwoOfTenAreNoStorm(t *testing.T) {
 	for i := 2; i < 10; i++ {
 		in.Nodes[i].LastBeat = in.Now
 	}
-	changes, frozen := Reconcile(in)
+	out := Reconcile(in)
+	changes, frozen := out.Changes, out.Frozen
 	if len(frozen) != 0 || len(changes) != 2 || changes[0].To != Lost {
 		t.Errorf("frozen %v, changes %+v", frozen, changes)
 	}

@@ -33,6 +33,10 @@ type Policy struct {
 	MaxSteps          int64  `json:"max_steps"`           // bound on one cycle's work, in candidate looks
 	FreezePPM         int64  `json:"freeze_ppm"`          // storm: part of a pool gone silent that freezes it; 200,000
 	FreezeNodes       int64  `json:"freeze_nodes"`        // and at least so many; 3
+	CheckBad          int64  `json:"check_bad"`           // bad health checks in a row that make a node degraded; 3
+	CheckGood         int64  `json:"check_good"`          // good ones in a row that make it healthy again; 5
+	CheckDwellMs      int64  `json:"check_dwell_ms"`      // degraded so long, it is drained; real time; 5 min
+	AutoDrainPPM      int64  `json:"auto_drain_ppm"`      // most of a pool's nodes drained by their checks at once, at least one; 100,000
 	ReservedStarts    bool   `json:"reserved_starts"`     // promise a start to one large job per pool
 	LargeMinPPM       int64  `json:"large_min_ppm"`       // a large job needs at least this part of its pool; 250,000
 	HolderEvicts      bool   `json:"holder_evicts"`       // V4: at its time the holder evicts whoever is past protection on its nodes
@@ -50,6 +54,7 @@ func DefaultPolicy() Policy {
 		MaxRuntimeMs: 7 * 24 * 60 * minute, HoldStepMs: 15 * minute, DebugMinMs: 15 * minute, DebugGPUs: 2,
 		HeadsPerProject: 32, PastProtectionPPM: 1_000_000, EvictPerMinute: 600, EvictBurst: 600,
 		Placer: "best-fit", MaxSteps: 500_000, FreezePPM: 200_000, FreezeNodes: 3,
+		CheckBad: 3, CheckGood: 5, CheckDwellMs: 5 * minute, AutoDrainPPM: 100_000,
 		ReservedStarts: true, LargeMinPPM: 250_000, HolderEvicts: true,
 		IdleAfterMs: 30 * minute, IdleBelowPPM: 50_000,
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
 
 	"tranche/ledger"
+	"tranche/scheduler"
 )
 
 // Beat is one node's sign of life.
@@ -19,6 +21,14 @@ type Beat struct {
 	BootID   string
 	Devices  []DeviceUse
 	Attempts []Seen
+	Check    NodeCheck // the zero value where the node has no health check
+}
+
+// NodeCheck is one run of a node's own health check. N differs from run to run.
+type NodeCheck struct {
+	N   int64
+	Say scheduler.Check
+	Why string
 }
 
 // DeviceUse is one reading of one device; UtilPct below 0 is unknown.
@@ -119,6 +129,7 @@ func (s *Store) recordBeats(ctx context.Context, beats []Beat) error {
 		s.queueSeen(batch, batchOf, tx.Now)
 		queueReturned(batch, batchOf, &back)
 		queueDevices(batch, batchOf, tx.Real)
+		queueChecks(batch, batchOf, tx.Real)
 		var rebooted int64
 		queueSigns(batch, batchOf, tx.Real, &rebooted)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -229,6 +240,32 @@ func queueDevices(batch *pgx.Batch, beats []Beat, real ledger.Instant) {
 	batch.Queue(`update devices d set util_pct = u.util, hbm_used_mib = u.hbm, dead = u.dead, seen_at = $6
 		from unnest($1::bigint[], $2::int[], $3::int[], $4::bigint[], $5::boolean[]) u (node, idx, util, hbm, dead)
 		where d.node_id = u.node and d.idx = u.idx`, nodes, indices, util, hbm, dead, real)
+}
+
+// queueChecks counts runs of health checks; what follows is the leader's to say.
+func queueChecks(batch *pgx.Batch, beats []Beat, real ledger.Instant) {
+	nodes, runs := make([]int64, len(beats)), make([]int64, len(beats))
+	said, whys := make([]string, len(beats)), make([]string, len(beats))
+	for i := range beats {
+		c := &beats[i].Check
+		nodes[i], runs[i], said[i], whys[i] = int64(beats[i].Node), c.N, string(c.Say), firstBytes(c.Why, 500)
+	}
+	batch.Queue(`with said as (select * from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) u (node, n, word, why)),
+		mine as (select n.id, said.n, said.word, said.why, said.word = n.check_last or said.word <> 'ok' and n.check_last in ('degraded', 'fault') as same
+			from nodes n join said on said.node = n.id where said.n <> n.check_n or said.word = '' and n.check_last <> '' order by n.id for update of n)
+		update nodes n set check_n = mine.n, check_last = mine.word, check_why = mine.why,
+			check_bad_why = case when mine.word in ('degraded', 'fault') then mine.why else n.check_bad_why end,
+			check_streak = case when mine.word = '' then 0 when mine.same then n.check_streak + 1 else 1 end,
+			check_since = case when mine.word = '' then null when mine.same then n.check_since else $5 end
+		from mine where n.id = mine.id`, nodes, runs, said, whys, real)
+}
+
+// firstBytes cuts a text at a rune's end.
+func firstBytes(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
 }
 
 // queueSigns notes that the nodes live; what silence means is the leader's to

@@ -205,7 +205,7 @@ func TestL11ALostNodeIsCreditedAndTheJobRunsAgain(t *testing.T) {
 	}
 	k.pass(6 * time.Minute)
 	k.beatAllBut(t, part.Node)
-	if changes, err := k.world.Reconcile(t.Context()); err != nil || len(changes) != 1 {
+	if changes, err := k.world.Reconcile(t.Context()); err != nil || len(changes.Changes) != 1 {
 		t.Fatalf("changes %v, %v", changes, err)
 	}
 	k.want(t, job, "pending lost")

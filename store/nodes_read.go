@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/ledger"
+	"tranche/scheduler"
 )
 
 // NodeLine is one node with its devices and who holds them.
@@ -30,7 +31,11 @@ type NodeLine struct {
 	Drain       string // "", soft, hard
 	DrainSince  ledger.Instant
 	DrainWhy    string
-	DrainBy     string
+	DrainBy     string          // "" when its own health checks did
+	Degraded    ledger.Instant  // real time; 0 = not: its health checks say that something is wrong
+	CheckLast   scheduler.Check // of its last health check
+	CheckWhy    string
+	CheckBadWhy string         // of the last bad one
 	MaintFrom   ledger.Instant // planned maintenance; 0 = none
 	MaintUntil  ledger.Instant // 0 = open
 	MaintWhy    string
@@ -139,13 +144,14 @@ func (s *Store) Node(ctx context.Context, id ledger.NodeID) (NodeDetail, error) 
 func fleet(ctx context.Context, tx *Tx, q NodeQuery) (NodePage, error) {
 	const where = ` where n.retired_at is null and ($1 = '' or n.pool_id = (select id from pools where name = $1)) and ($2 = 0 or n.id = $2)`
 	var page NodePage
-	err := tx.QueryRow(ctx, `select count(*), count(*) filter (where n.health <> 'healthy' or n.drain <> '') from nodes n`+where, q.Pool, q.Node).
+	err := tx.QueryRow(ctx, `select count(*), count(*) filter (where n.health <> 'healthy' or n.drain <> '' or n.degraded_since is not null) from nodes n`+where, q.Pool, q.Node).
 		Scan(&page.All, &page.Unhealthy)
 	if err != nil {
 		return page, err
 	}
 	rows, err := tx.Query(ctx, `select n.id, n.name, n.pool_id, p.name, n.topology, n.cpu_milli, n.ram_mib, n.boot_id, n.agent_version, n.simulated,
-			n.enrolled_at, n.heartbeat_at, n.health, n.health_since, n.health_why, n.drain, n.drain_since, n.drain_why, coalesce(b.name, ''), n.maint_from, n.maint_until, n.maint_reason, n.repair_asked_at, n.repair_done_at, n.repair_result, p.frozen_why
+			n.enrolled_at, n.heartbeat_at, n.health, n.health_since, n.health_why, n.drain, n.drain_since, n.drain_why, coalesce(b.name, ''),
+			n.degraded_since, n.check_last, n.check_why, n.check_bad_why, n.maint_from, n.maint_until, n.maint_reason, n.repair_asked_at, n.repair_done_at, n.repair_result, p.frozen_why
 		from nodes n join pools p on p.id = n.pool_id left join person_names b on b.person_id = n.drain_by`+where+`
 			and ($3 = 0 or (p.name, length(n.name), n.name) > (select pa.name, length(na.name), na.name from nodes na join pools pa on pa.id = na.pool_id where na.id = $3))
 		order by p.name, length(n.name), n.name limit $4`, q.Pool, q.Node, q.After, q.Limit+1)
@@ -155,6 +161,7 @@ func fleet(ctx context.Context, tx *Tx, q NodeQuery) (NodePage, error) {
 	page.Nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n NodeLine, err error) {
 		return n, row.Scan(&n.ID, &n.Name, &n.Pool, &n.PoolName, &n.Topology, &n.CPUMilli, &n.RAMMiB, &n.BootID, &n.Version, &n.Simulated,
 			&n.Enrolled, &n.Heartbeat, &n.Health, &n.HealthSince, &n.HealthWhy, &n.Drain, &n.DrainSince, &n.DrainWhy, &n.DrainBy,
+			&n.Degraded, &n.CheckLast, &n.CheckWhy, &n.CheckBadWhy,
 			&n.MaintFrom, &n.MaintUntil, &n.MaintWhy, &n.RepairAsked, &n.RepairDone, &n.Repaired, &n.FrozenWhy)
 	})
 	if err != nil {

@@ -17,8 +17,9 @@ const confirmWithin = int64(60_000)
 
 // Reconcile looks at who has been silent, in real time: suspects and storms are
 // marked, and what ran on a lost node ends at its last heartbeat, is credited
-// and waits again. It says what changed. Cheap when nothing did.
-func (w *World) Reconcile(ctx context.Context) ([]scheduler.Transition, error) {
+// and waits again. What nodes' health checks lead to comes with it. It says what
+// changed, nil when nothing did, and is cheap then.
+func (w *World) Reconcile(ctx context.Context) (*scheduler.Reconciled, error) {
 	var live scheduler.Liveness
 	var frozenNow []ledger.PoolID
 	err := w.store.readTx(ctx, "look for silence", func(tx *Tx) error {
@@ -26,7 +27,7 @@ func (w *World) Reconcile(ctx context.Context) ([]scheduler.Transition, error) {
 		if err != nil {
 			return err
 		}
-		live = scheduler.Liveness{Now: tx.Real, LeaderSince: w.since, FreezePPM: policy.FreezePPM, FreezeNodes: policy.FreezeNodes}
+		live = scheduler.Liveness{Now: tx.Real, LeaderSince: w.since, FreezePPM: policy.FreezePPM, FreezeNodes: policy.FreezeNodes, Checks: policy.CheckRules()}
 		frozenNow = nil
 		batch := &pgx.Batch{}
 		// Doubted: something was to be gone by now, its kill at the end of the grace
@@ -34,10 +35,12 @@ func (w *World) Reconcile(ctx context.Context) ([]scheduler.Transition, error) {
 		batch.Queue(`select n.id, n.pool_id, n.health, coalesce(n.heartbeat_at, n.enrolled_at), n.health_since,
 				exists (select from placements p join attempts a on a.id = p.attempt_id join jobs j on j.id = a.job_id
 					where p.node_id = n.id and not p.ended and a.phase = 'ending'
-						and a.stop_asked_at + (j.grace_ms + $2) * $3 * interval '1 millisecond' < $1)
+						and a.stop_asked_at + (j.grace_ms + $2) * $3 * interval '1 millisecond' < $1),
+				n.check_last, n.check_streak, n.check_since, n.degraded_since, n.drained_by_check, n.drain <> ''
 			from nodes n where n.retired_at is null order by n.id`, tx.Now, confirmWithin, w.store.Speed()).
 			Query(each(&live.Nodes, func(n *scheduler.NodeFacts) []any {
-				return []any{&n.ID, &n.Pool, (*healthWord)(&n.Health), &n.LastBeat, &n.Changed, &n.Doubted}
+				c := &n.Check
+				return []any{&n.ID, &n.Pool, (*healthWord)(&n.Health), &n.LastBeat, &n.Changed, &n.Doubted, &c.Last, &c.Streak, &c.Since, &c.Degraded, &c.Drained, &c.Drain}
 			}))
 		batch.Queue(`select id from pools where frozen_at is not null order by id`).Query(each(&frozenNow, func(id *ledger.PoolID) []any { return []any{id} }))
 		return tx.SendBatch(ctx, batch).Close()
@@ -45,13 +48,46 @@ func (w *World) Reconcile(ctx context.Context) ([]scheduler.Transition, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes, frozen := scheduler.Reconcile(live)
-	if len(changes) == 0 && slices.Equal(frozen, frozenNow) {
+	out := scheduler.Reconcile(live)
+	if len(out.Changes) == 0 && len(out.Checks) == 0 && slices.Equal(out.Frozen, frozenNow) {
 		return nil, nil
 	}
-	return changes, w.leader.inLeaderTx(ctx, "silence", func(tx *Tx) error {
-		return w.applySilence(ctx, tx, changes, frozen)
+	return &out, w.leader.inLeaderTx(ctx, "silence", func(tx *Tx) error {
+		if err := applyChecks(ctx, tx, out.Checks); err != nil {
+			return err
+		}
+		return w.applySilence(ctx, tx, out.Changes, out.Frozen)
 	})
+}
+
+// applyChecks writes what nodes' health checks have led to. A drain that an
+// operator has begun or ended meanwhile is left as it is.
+func applyChecks(ctx context.Context, tx *Tx, changes []scheduler.CheckChange) error {
+	type checked struct {
+		Degraded bool   `json:"degraded"`
+		Drain    string `json:"drain"`
+		Why      string `json:"why"`
+	}
+	for _, c := range changes { // by node id
+		drain := map[scheduler.Check]string{scheduler.CheckDegraded: DrainSoft, scheduler.CheckFault: DrainHard}[c.Drained]
+		var before, after checked
+		err := tx.QueryRow(ctx, `with was as (select id, degraded_since is not null as degraded, drain, drained_by_check, check_bad_why from nodes where id = $1 for update)
+			update nodes n set degraded_since = case when $2 then coalesce(n.degraded_since, $5) end,
+				drain = case when was.drain = '' or was.drained_by_check <> '' then $3 else was.drain end,
+				drained_by_check = case when was.drain = '' or was.drained_by_check <> '' then $4 else '' end,
+				drain_by = case when was.drain = '' or was.drained_by_check <> '' then null else n.drain_by end,
+				drain_since = case when was.drain = '' or was.drained_by_check <> '' then case when $3 <> '' then $6 end else n.drain_since end,
+				drain_why = case when was.drain = '' or was.drained_by_check <> '' then case when $3 <> '' then was.check_bad_why else '' end else n.drain_why end
+			from was where n.id = was.id returning was.degraded, was.drain, n.degraded_since is not null, n.drain, n.check_bad_why`,
+			c.Node, c.Degraded, drain, c.Drained, tx.Real, tx.Now).Scan(&before.Degraded, &before.Drain, &after.Degraded, &after.Drain, &after.Why)
+		if err != nil {
+			return fmt.Errorf("carry out the checks of node %d: %w", c.Node, err)
+		}
+		if err := audit(ctx, tx, Command{}, act{Verb: "node.check", Subject: subjectOf("node", int64(c.Node)), Before: before, After: after}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // healthWord scans what the server sees of a node.
@@ -63,7 +99,7 @@ func (h *healthWord) Scan(src any) error {
 	if !ok {
 		return fmt.Errorf("health of a node: %T", src)
 	}
-	*h = healthWord(healthOf(word, ""))
+	*h = healthWord(healthOf(word, "", false))
 	return nil
 }
 

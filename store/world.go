@@ -180,7 +180,7 @@ func (r *reading) scanShares(rows pgx.Rows) error {
 }
 
 // nodeColumns are what scheduler.Node consists of, of "nodes n".
-const nodeColumns = `n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.health, n.drain, n.maint_from, n.maint_until,
+const nodeColumns = `n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.health, n.drain, n.degraded_since is not null, n.maint_from, n.maint_until,
 	coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id), '{}'),
 	coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id and d.dead), '{}')`
 
@@ -188,11 +188,12 @@ func (r *reading) scanNodes(rows pgx.Rows) error {
 	for rows.Next() {
 		var n scheduler.Node
 		var health, drain string
+		var degraded bool
 		var all, dead []int32
-		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &health, &drain, &n.MaintFrom, &n.MaintUntil, &all, &dead); err != nil {
+		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &health, &drain, &degraded, &n.MaintFrom, &n.MaintUntil, &all, &dead); err != nil {
 			return err
 		}
-		n.Health = healthOf(health, drain)
+		n.Health = healthOf(health, drain, degraded)
 		for _, index := range all {
 			n.Devices = append(n.Devices, scheduler.Device{Index: index, Dead: slices.Contains(dead, index)})
 		}
@@ -202,7 +203,7 @@ func (r *reading) scanNodes(rows pgx.Rows) error {
 }
 
 // healthOf joins what the server sees of a node with what an operator asked for.
-func healthOf(health, drain string) scheduler.Health {
+func healthOf(health, drain string, degraded bool) scheduler.Health {
 	switch {
 	case health == "lost":
 		return scheduler.Lost
@@ -210,7 +211,7 @@ func healthOf(health, drain string) scheduler.Health {
 		return scheduler.Faulted
 	case drain == DrainSoft:
 		return scheduler.Draining
-	case health == "suspect":
+	case health == "suspect", degraded:
 		return scheduler.Suspect
 	}
 	return scheduler.Healthy

@@ -183,6 +183,15 @@ func (s *server) desired(d store.Desired) api.Desired {
 	return out
 }
 
+// checkWord is a check's outcome; a word that is none counts as degraded.
+func checkWord(outcome string) scheduler.Check {
+	switch c := scheduler.Check(outcome); c {
+	case scheduler.CheckOK, scheduler.CheckFault:
+		return c
+	}
+	return scheduler.CheckDegraded
+}
+
 // stopKind says in the agents' words why an attempt is to stop.
 func stopKind(rule scheduler.Rule) string {
 	switch rule {
@@ -214,6 +223,9 @@ func (s *server) agentHeartbeat(w http.ResponseWriter, r *http.Request, node led
 	}
 	for _, a := range in.Attempts {
 		beat.Attempts = append(beat.Attempts, store.Seen{Attempt: a.Attempt, Fence: a.Fence, Rank: int32(a.Rank), ElapsedUS: a.ElapsedUS})
+	}
+	if c := in.Check; c != nil {
+		beat.Check = store.NodeCheck{N: c.N, Say: checkWord(c.Outcome), Why: c.Reason}
 	}
 	if err := s.store.Heartbeat(r.Context(), beat); err != nil {
 		return err

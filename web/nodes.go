@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"github.com/a-h/templ"
 
 	"tranche/ledger"
+	"tranche/scheduler"
 	"tranche/store"
 	"tranche/web/view"
 )
@@ -81,14 +83,20 @@ func healthText(n *store.NodeLine) string {
 	if n.Health == "healthy" && n.Drain != "" {
 		return "draining"
 	}
+	if n.Health == "healthy" && n.Degraded != 0 {
+		return "degraded"
+	}
 	return n.Health
 }
 
 // note says in a few words why a node is not plainly healthy.
 func note(n *store.NodeLine) string {
 	text := n.HealthWhy
-	if n.Drain != "" {
-		text = n.Drain + " drain by " + n.DrainBy + ": " + n.DrainWhy
+	switch {
+	case n.Drain != "":
+		text = n.Drain + " drain by " + cmp.Or(n.DrainBy, "its health checks") + ": " + n.DrainWhy
+	case n.Degraded != 0:
+		text = "its health checks say: " + cmp.Or(n.CheckBadWhy, "degraded")
 	}
 	if n.Simulated {
 		if text != "" {
@@ -236,6 +244,17 @@ func (s *server) nodeFacts(n *store.NodeLine) []view.Fact {
 	}
 	if n.Topology != "" {
 		facts = append(facts, view.Fact{Name: "Place", Value: n.Topology})
+	}
+	if n.CheckLast != scheduler.CheckNone {
+		said := string(n.CheckLast)
+		if n.CheckWhy != "" {
+			said += ": " + n.CheckWhy
+		}
+		facts = append(facts, view.Fact{Name: "Last health check", Value: said, ID: "node-check"})
+	}
+	if n.Degraded != 0 {
+		since := s.whenReal(n.Degraded)
+		facts = append(facts, view.Fact{Name: "Degraded since", Value: since.Text, Exact: since.Exact, ID: "node-degraded"})
 	}
 	switch {
 	case n.RepairDone != 0:

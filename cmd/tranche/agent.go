@@ -31,6 +31,7 @@ type agentCommand struct {
 	StoMbps        int64             `help:"Storage bandwidth to offer, Mbit/s."`
 	IOCMilli       int64             `name:"ioc-milli" help:"I/O capacity to offer, thousandths."`
 	RepairHook     string            `help:"Shell command to run, as the agent's user, once each time the node is drained and empty." placeholder:"COMMAND"`
+	HealthHook     string            `help:"Shell command that tells every minute how the node is: exit 0 good, 1 degraded, 2 fault; the first line it prints is the reason." placeholder:"COMMAND"`
 	LogLevel       slog.Level        `help:"Least level that is logged: debug, info, warn or error." default:"info"`
 }
 
@@ -56,7 +57,7 @@ func (c *agentCommand) Run(ctx context.Context, t *terminal) error {
 func (c *agentCommand) config(ctx context.Context, t *terminal) (agent.Config, error) {
 	cfg := agent.Config{
 		Server: strings.TrimRight(t.Server, "/"), Name: c.Name, Pool: c.Pool, StateDir: c.StateDir,
-		ScratchDir: c.ScratchDir, Users: c.UserMap, RepairHook: c.RepairHook, Version: version(),
+		ScratchDir: c.ScratchDir, Users: c.UserMap, RepairHook: c.RepairHook, HealthHook: c.HealthHook, Version: version(),
 		Offer: api.Capacities{
 			CPUMilli: c.CPUMilli, RAMMiB: c.RAMMiB, NetMbps: c.NetMbps, StoMbps: c.StoMbps,
 			IOCMilli: c.IOCMilli, Topology: c.Topology,

@@ -102,14 +102,27 @@ func (r *round) run(ctx context.Context) (rest time.Duration, err error) {
 	return took, nil
 }
 
+// tellChanges logs what became of nodes, and storms, for who is on duty.
+func (r *round) tellChanges(out *scheduler.Reconciled) {
+	for _, c := range out.Changes {
+		r.site.log.Warn("node's health changed", "node", c.Node, "to", c.To)
+	}
+	for _, c := range out.Checks {
+		r.site.log.Warn("node's health checks changed its standing", "node", c.Node, "degraded", c.Degraded, "drained", c.Drained != "")
+	}
+	for _, pool := range out.Frozen {
+		r.site.log.Error("storm: many nodes fell silent or degraded at once; nothing is placed", "pool", pool)
+	}
+}
+
 func (r *round) steps(ctx context.Context, now time.Time) error {
 	if now.Sub(r.looked) >= lookEvery {
 		changes, err := r.world.Reconcile(ctx)
 		if err != nil {
 			return err
 		}
-		for _, c := range changes {
-			r.site.log.Warn("node's health changed", "node", c.Node, "to", c.To)
+		if changes != nil {
+			r.tellChanges(changes)
 		}
 		r.looked = now
 	}

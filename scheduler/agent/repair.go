@@ -6,9 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"tranche/web/api"
@@ -87,11 +85,8 @@ func (n *node) repaired(ctx context.Context, order api.RepairOrder) (repairState
 func runHook(ctx context.Context, hook, node string, order int64) (code int, output string) {
 	ctx, cancel := context.WithTimeout(ctx, repairLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", hook)
-	// The agent's own variables may hold its enrolment token.
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TRANCHE_") })
-	cmd.Env = append(cmd.Env, "TRANCHE_NODE="+node, "TRANCHE_REPAIR="+strconv.FormatInt(order, 10))
-	cmd.WaitDelay = time.Second
+	cmd := hookCommand(ctx, hook, node)
+	cmd.Env = append(cmd.Env, "TRANCHE_REPAIR="+strconv.FormatInt(order, 10))
 	text, err := cmd.CombinedOutput()
 	if over := len(text) - repairTailKept; over > 0 {
 		text = text[over:]

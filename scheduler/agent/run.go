@@ -38,6 +38,7 @@ type node struct {
 	done      []key // newest last
 
 	watching sync.WaitGroup
+	check    *api.Check // the last one; under mu
 }
 
 // Run is the agent of one node until ctx ends, which gives nil; what runs on the
@@ -81,6 +82,9 @@ func (n *node) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.follow(ctx) })
 	g.Go(func() error { return n.beat(ctx) })
+	if n.cfg.HealthHook != "" {
+		g.Go(func() error { return n.checkHealth(ctx) })
+	}
 	return g.Wait()
 }
 
@@ -311,9 +315,10 @@ func (n *node) vitals(ctx context.Context) api.Heartbeat {
 	for _, a := range n.attempts {
 		here = append(here, a)
 	}
+	check := n.check
 	n.mu.Unlock()
 	slices.SortFunc(here, func(a, b *attempt) int { return int(a.key.Attempt - b.key.Attempt) })
-	h := api.Heartbeat{BootID: n.boot, Attempts: []api.AttemptSeen{}}
+	h := api.Heartbeat{BootID: n.boot, Attempts: []api.AttemptSeen{}, Check: check}
 	busy := map[int]ledger.AttemptID{}
 	for _, a := range here {
 		seen := a.seen()

@@ -139,6 +139,14 @@ type Heartbeat struct {
 	BootUS   int64         `json:"boot_us"` // boot clock now, real µs
 	Devices  []DeviceUse   `json:"devices"`
 	Attempts []AttemptSeen `json:"attempts"`
+	Check    *Check        `json:"check,omitempty"` // the last run of the health check; nil = there is none
+}
+
+// Check is one run of a node's own health check. N grows from run to run.
+type Check struct {
+	N       int64  `json:"n"`
+	Outcome string `json:"outcome"`          // ok, degraded or fault
+	Reason  string `json:"reason,omitempty"` // first line of its output, at most 200 bytes
 }
 
 // DeviceUse is one reading of one device. UtilPct is below 0 where unknown.
