@@ -1,7 +1,7 @@
 -- +goose Up
 -- Nodes' own health checks, and what the dispatcher makes of them. Real time.
 alter table nodes
-  add column check_n      bigint not null default 0,         -- of the last run; a new one has another number
+  add column check_n      bigint not null default 0,         -- of the last run; a new one has another number; -1 = the node has no check
   add column check_last   text not null default '' check (check_last in ('', 'ok', 'degraded', 'fault')),
   add column check_why    text not null default '' check (length(check_why) <= 500),
   add column check_streak bigint not null default 0,         -- runs in a row that were good, or that were bad

@@ -70,7 +70,7 @@ func TestS17Storm(t *testing.T) {
 			in.Nodes[i].LastBeat = in.Now
 		}
 		out := Reconcile(in)
-	changes, frozen := out.Changes, out.Frozen
+		changes, frozen := out.Changes, out.Frozen
 		if !slices.Equal(frozen, []ledger.PoolID{1}) {
 			t.Fatalf("after %d min: frozen %v", minutes, frozen)
 		}

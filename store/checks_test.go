@@ -14,7 +14,7 @@ func (k *site) check(t *testing.T, node ledger.NodeID, run int64, say scheduler.
 	t.Helper()
 	k.beatAllBut(t, node)
 	for range 2 { // the same run comes with every heartbeat
-		if err := k.Heartbeat(t.Context(), Beat{Node: node, BootID: "b", Check: NodeCheck{N: run, Say: say, Why: why}}); err != nil {
+		if err := k.Heartbeat(t.Context(), Beat{Node: node, BootID: "b", Check: &NodeCheck{N: run, Say: say, Why: why}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,7 +73,7 @@ func TestS13ChecksDrainANode(t *testing.T) {
 	}
 	audits := ""
 	if err := k.pool.QueryRow(t.Context(), `select string_agg((after->>'degraded') || ':' || (after->>'drain'), ' ' order by id) from audit
-		where verb = 'node.check' and person_id is null`).Scan(&audits); err != nil || audits != "true: true:soft false:" {
+		where verb = 'node.check' and person_id = 0`).Scan(&audits); err != nil || audits != "true: true:soft false:" {
 		t.Errorf("audit %q, %v", audits, err)
 	}
 }
@@ -115,5 +115,30 @@ func TestChecksLeaveOperatorsDrainsAlone(t *testing.T) {
 	}
 	if n := say(2, scheduler.CheckFault); n.Drain != DrainHard {
 		t.Errorf("after the dwell anew: %+v", n)
+	}
+}
+
+// An agent that starts anew keeps what its node's checks have led to, until it says
+// that there is no check any more.
+func TestChecksOutliveTheAgent(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 2)
+	node := k.nodes[0]
+	for run := range int64(4) {
+		k.pass(time.Minute)
+		k.check(t, node, run+1, scheduler.CheckDegraded, "slow disk")
+	}
+	k.pass(time.Minute)
+	if n := k.check(t, node, 0, scheduler.CheckDegraded, ""); n.Degraded == 0 || n.CheckWhy != "slow disk" {
+		t.Errorf("started anew: %+v", n)
+	}
+	if err := k.Heartbeat(t.Context(), Beat{Node: node, BootID: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.world.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := k.Node(t.Context(), node); err != nil || n.Degraded != 0 || n.CheckLast != scheduler.CheckNone {
+		t.Errorf("without a check: %+v, %v", n, err)
 	}
 }

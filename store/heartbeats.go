@@ -21,10 +21,11 @@ type Beat struct {
 	BootID   string
 	Devices  []DeviceUse
 	Attempts []Seen
-	Check    NodeCheck // the zero value where the node has no health check
+	Check    *NodeCheck // nil where the node has no health check
 }
 
-// NodeCheck is one run of a node's own health check. N differs from run to run.
+// NodeCheck is one run of a node's own health check. N differs from run to run; 0 =
+// a check that has not run yet.
 type NodeCheck struct {
 	N   int64
 	Say scheduler.Check
@@ -247,12 +248,14 @@ func queueChecks(batch *pgx.Batch, beats []Beat, real ledger.Instant) {
 	nodes, runs := make([]int64, len(beats)), make([]int64, len(beats))
 	said, whys := make([]string, len(beats)), make([]string, len(beats))
 	for i := range beats {
-		c := &beats[i].Check
-		nodes[i], runs[i], said[i], whys[i] = int64(beats[i].Node), c.N, string(c.Say), firstBytes(c.Why, 500)
+		nodes[i], runs[i] = int64(beats[i].Node), -1
+		if c := beats[i].Check; c != nil {
+			runs[i], said[i], whys[i] = c.N, string(c.Say), firstBytes(c.Why, 500)
+		}
 	}
 	batch.Queue(`with said as (select * from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) u (node, n, word, why)),
 		mine as (select n.id, said.n, said.word, said.why, said.word = n.check_last or said.word <> 'ok' and n.check_last in ('degraded', 'fault') as same
-			from nodes n join said on said.node = n.id where said.n <> n.check_n or said.word = '' and n.check_last <> '' order by n.id for update of n)
+			from nodes n join said on said.node = n.id where said.n not in (0, n.check_n) order by n.id for update of n)
 		update nodes n set check_n = mine.n, check_last = mine.word, check_why = mine.why,
 			check_bad_why = case when mine.word in ('degraded', 'fault') then mine.why else n.check_bad_why end,
 			check_streak = case when mine.word = '' then 0 when mine.same then n.check_streak + 1 else 1 end,

@@ -243,7 +243,7 @@ func (s *Store) setDrain(ctx context.Context, cmd Command, node ledger.NodeID, m
 			return false, err
 		}
 		if _, err := tx.Exec(ctx, `update nodes set drain = $2, drain_why = $3, drain_by = $4, drain_since = $5, drained_by_check = '',
-			degraded_since = case when degraded_since is not null then $6 end where id = $1`, // who takes it back gives its checks a dwell anew
+			degraded_since = case when degraded_since is not null then $6::timestamptz end where id = $1`, // who takes it back gives its checks a dwell anew
 			node, mode, why, cmd.Actor.Person, tx.Now, tx.Real); err != nil {
 			return false, err
 		}

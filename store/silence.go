@@ -72,11 +72,11 @@ func applyChecks(ctx context.Context, tx *Tx, changes []scheduler.CheckChange) e
 		drain := map[scheduler.Check]string{scheduler.CheckDegraded: DrainSoft, scheduler.CheckFault: DrainHard}[c.Drained]
 		var before, after checked
 		err := tx.QueryRow(ctx, `with was as (select id, degraded_since is not null as degraded, drain, drained_by_check, check_bad_why from nodes where id = $1 for update)
-			update nodes n set degraded_since = case when $2 then coalesce(n.degraded_since, $5) end,
+			update nodes n set degraded_since = case when $2 then coalesce(n.degraded_since, $5::timestamptz) end,
 				drain = case when was.drain = '' or was.drained_by_check <> '' then $3 else was.drain end,
 				drained_by_check = case when was.drain = '' or was.drained_by_check <> '' then $4 else '' end,
 				drain_by = case when was.drain = '' or was.drained_by_check <> '' then null else n.drain_by end,
-				drain_since = case when was.drain = '' or was.drained_by_check <> '' then case when $3 <> '' then $6 end else n.drain_since end,
+				drain_since = case when was.drain = '' or was.drained_by_check <> '' then case when $3 <> '' then $6::timestamptz end else n.drain_since end,
 				drain_why = case when was.drain = '' or was.drained_by_check <> '' then case when $3 <> '' then was.check_bad_why else '' end else n.drain_why end
 			from was where n.id = was.id returning was.degraded, was.drain, n.degraded_since is not null, n.drain, n.check_bad_why`,
 			c.Node, c.Degraded, drain, c.Drained, tx.Real, tx.Now).Scan(&before.Degraded, &before.Drain, &after.Degraded, &after.Drain, &after.Why)

@@ -225,7 +225,7 @@ func (s *server) agentHeartbeat(w http.ResponseWriter, r *http.Request, node led
 		beat.Attempts = append(beat.Attempts, store.Seen{Attempt: a.Attempt, Fence: a.Fence, Rank: int32(a.Rank), ElapsedUS: a.ElapsedUS})
 	}
 	if c := in.Check; c != nil {
-		beat.Check = store.NodeCheck{N: c.N, Say: checkWord(c.Outcome), Why: c.Reason}
+		beat.Check = &store.NodeCheck{N: c.N, Say: checkWord(c.Outcome), Why: c.Reason}
 	}
 	if err := s.store.Heartbeat(r.Context(), beat); err != nil {
 		return err

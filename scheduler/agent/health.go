@@ -29,7 +29,7 @@ func (n *node) checkHealth(ctx context.Context) error {
 			return ctx.Err()
 		}
 		n.mu.Lock()
-		if n.check == nil || n.check.Outcome != check.Outcome {
+		if n.check.Outcome != check.Outcome {
 			n.cfg.Log.Info("health check", "node", n.cfg.Name, "outcome", check.Outcome, "reason", check.Reason)
 		}
 		n.check = &check

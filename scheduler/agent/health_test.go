@@ -40,8 +40,8 @@ func TestHealthCheckTravelsWithHeartbeats(t *testing.T) {
 	runAgent(t, cfg)
 	var first int64
 	until(t, "two checks were heard of", func() bool {
-		beats := p.seenBeats()
-		if len(beats) == 0 || beats[len(beats)-1].Check == nil {
+		beats := p.seenBeats() // all know of the check, from the first on
+		if len(beats) == 0 || beats[len(beats)-1].Check.N == 0 {
 			return false
 		}
 		check := beats[len(beats)-1].Check

@@ -80,11 +80,12 @@ func (n *node) run(ctx context.Context) error {
 		return fmt.Errorf("spool: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return n.follow(ctx) })
-	g.Go(func() error { return n.beat(ctx) })
 	if n.cfg.HealthHook != "" {
+		n.check = &api.Check{} // there is one, so what the server knows of this node stands
 		g.Go(func() error { return n.checkHealth(ctx) })
 	}
+	g.Go(func() error { return n.follow(ctx) })
+	g.Go(func() error { return n.beat(ctx) })
 	return g.Wait()
 }
 

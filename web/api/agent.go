@@ -139,10 +139,11 @@ type Heartbeat struct {
 	BootUS   int64         `json:"boot_us"` // boot clock now, real µs
 	Devices  []DeviceUse   `json:"devices"`
 	Attempts []AttemptSeen `json:"attempts"`
-	Check    *Check        `json:"check,omitempty"` // the last run of the health check; nil = there is none
+	Check    *Check        `json:"check,omitempty"` // the last run of the health check; nil = the node has none
 }
 
-// Check is one run of a node's own health check. N grows from run to run.
+// Check is one run of a node's own health check. N grows from run to run; 0 = it
+// has not run yet since the agent started.
 type Check struct {
 	N       int64  `json:"n"`
 	Outcome string `json:"outcome"`          // ok, degraded or fault
