@@ -158,16 +158,25 @@ func sortedReasons(list []Reason) []Reason {
 	return out
 }
 
-// refill gives the eviction bucket what came in since it was last looked at.
+// refill gives the eviction bucket what came in since it was last looked at. What
+// is less than a thousandth of a token stays in the time that is still to be counted:
+// cycles that follow each other fast would else never fill a slow bucket.
 func (c *cycle) refill() Bucket {
-	b, full := c.s.Bucket, c.p.EvictBurst*1000
+	b, rate, full := c.s.Bucket, c.p.EvictPerMinute, c.p.EvictBurst*1000
 	if b.At == 0 {
 		return Bucket{MilliTokens: full, At: c.now}
 	}
-	if ms := min(c.now.MillisSince(b.At), 60*60_000); ms > 0 {
-		b.MilliTokens = min(full, b.MilliTokens+c.p.EvictPerMinute*ms/60)
-		b.At = c.now
+	const perMilli, most = 60_000, Instant(3_600_000_000) // µs
+	passed := min(c.now-b.At, most)
+	if passed <= 0 {
+		return b
 	}
+	came := rate * int64(passed) / perMilli
+	b.MilliTokens += came
+	if b.MilliTokens >= full || passed == most || rate <= 0 {
+		return Bucket{MilliTokens: min(full, b.MilliTokens), At: c.now}
+	}
+	b.At += Instant((came*perMilli + rate - 1) / rate)
 	return b
 }
 

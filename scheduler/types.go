@@ -260,7 +260,8 @@ type SlicePlan struct {
 	Lost    []Named        `json:"lost,omitempty"` // replaced because they fell away
 }
 
-// Bucket bounds V1 and V3 evictions per minute; it may go negative once for a gang.
+// Bucket bounds V1 and V3 evictions per minute; it may go negative once for a gang. What
+// came in is counted up to At.
 type Bucket struct {
 	MilliTokens int64   `json:"milli_tokens"`
 	At          Instant `json:"at"`
