@@ -76,3 +76,27 @@ func TestTournamentFieldsTheLeast(t *testing.T) {
 		}
 	})
 }
+
+// Between siblings with the same standing the larger share goes first, then the older
+// head, then the lower id.
+func TestTiesGoToTheLargerShareThenTheOlderHeadThenTheLowerID(t *testing.T) {
+	tr := newTree([]Group{{ID: 1}, {ID: 2, Parent: 1}, {ID: 3, Parent: 1}})
+	for _, c := range []struct {
+		name  string
+		share [2]int64
+		seq   [2]int64
+		want  int32
+	}{
+		{"share", [2]int64{1, 2}, [2]int64{4, 5}, 2},
+		{"head", [2]int64{2, 2}, [2]int64{5, 4}, 2},
+		{"id", [2]int64{2, 2}, [2]int64{4, 4}, 1},
+		{"id, put in the other way round", [2]int64{0, 0}, [2]int64{4, 4}, 1},
+	} {
+		tn := newTournament(newField(tr, []int64{9, c.share[0], c.share[1]}))
+		tn.update(2, c.seq[1])
+		tn.update(1, c.seq[0])
+		if got := tn.first(); got != c.want {
+			t.Errorf("%s: group %d goes first, want %d", c.name, tr.groups[got].ID, tr.groups[c.want].ID)
+		}
+	}
+}

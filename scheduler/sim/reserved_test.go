@@ -13,6 +13,13 @@ func TestS9ReservedStartKept(t *testing.T) {
 	play(t, "s9_cancelled")
 }
 
+// Who is owed a reserved start: only a job that lacks nothing but room, and only where
+// its groups have had no more than their siblings that have a share.
+func TestWhoIsOwedAReservedStart(t *testing.T) {
+	play(t, "reserved_zero_share")
+	play(t, "reserved_member_cap")
+}
+
 func TestS14ShrinkingCapacity(t *testing.T) { play(t, "s14_shrinking") }
 
 // crowd is 32 full nodes: protections staggered up to 8 h, an endless backlog

@@ -33,6 +33,21 @@ func TestS19InsideAProject(t *testing.T) { play(t, "s19_member") }
 func TestArrayLimit(t *testing.T)        { play(t, "array_limit") }
 func TestAfter(t *testing.T)             { play(t, "after") }
 
+// Victims: the unfunded first, the one that does it alone before two, none that turns
+// out needless, and V3 with the commitments of all of them counted.
+func TestVictims(t *testing.T) {
+	play(t, "victims_unfunded_first")
+	play(t, "victims_fewest")
+	play(t, "victims_needless")
+	play(t, "victims_all_counted")
+	play(t, "victims_all_counted_in_a_room")
+}
+
+func TestEvictionsPerMinute(t *testing.T) {
+	play(t, "evict_bucket")
+	play(t, "evict_bucket_holder")
+}
+
 func TestS5FreeCycles(t *testing.T) {
 	play(t, "s5_free_cycles")
 	play(t, "s5_unfunded_32")
