@@ -32,8 +32,8 @@ type Grant struct {
 	Until Instant
 }
 
-// Actor is the person behind a command. With an API token its project bounds the
-// person's roles: outside TokenPath none of them counts.
+// Actor is the person behind a command. With an API token its project, or the
+// program it was made for, bounds the person's roles: outside TokenPath none counts.
 type Actor struct {
 	Person       PersonID
 	Name         string
@@ -96,6 +96,8 @@ type permission struct {
 //   - A PI does all that a researcher does, for the whole project.
 //   - Operators stop jobs and run nodes but read no commands or logs.
 //   - Finance sees money and exports, and closes; auditors read all, write nothing.
+//   - Whoever has a role may make themselves a token where they hold it: operators
+//     drain nodes and admins turn the policy from scripts, too.
 //
 // Nobody reviews their own request: Review refuses that beside this table.
 var permissions = []permission{
@@ -123,7 +125,7 @@ var permissions = []permission{
 	{verb: ExportCharges, any: []Role{PI, Manager, Admin, Finance, Auditor}},
 	{verb: LedgerVerify, any: []Role{Admin, Finance, Auditor}},
 	{verb: AuditRead, any: []Role{Admin, Auditor}},
-	{verb: TokenWrite, any: []Role{PI}, own: []Role{Researcher}},
+	{verb: TokenWrite, any: []Role{PI}, own: []Role{Researcher, Manager, Admin, Finance, Operator, Auditor}},
 	{verb: CycleRead, any: []Role{Manager, Admin, Operator, Auditor}},
 }
 

@@ -121,6 +121,34 @@ func TestTokensAreBoundHashedAndEnd(t *testing.T) {
 	refused(t, err, ledger.Denied)
 }
 
+// Roles that are held above projects have tokens, too: for the program where they
+// are held, and no further.
+func TestTokensForProgramsCarryTheirRoles(t *testing.T) {
+	t.Parallel()
+	k := newInstitute(t)
+	lab, err := k.Root(t.Context())
+	k.must(t, err)
+	in := TokenInput{Project: lab.ID, Name: "night script", Days: 2, Secret: "trn_" + newSecret()}
+	_, err = k.CreateToken(t.Context(), k.as(t, k.emmy), in)
+	refused(t, err, ledger.Denied)
+	_, err = k.CreateToken(t.Context(), k.as(t, k.ada), in)
+	k.must(t, err)
+	whole, err := k.TokenActor(t.Context(), in.Secret)
+	k.must(t, err)
+	in.Project, in.Secret = k.vision, "trn_"+newSecret()
+	_, err = k.CreateToken(t.Context(), k.as(t, k.ada), in)
+	k.must(t, err)
+	part, err := k.TokenActor(t.Context(), in.Secret)
+	k.must(t, err)
+	now := k.Now()
+	if whole.May(ledger.PolicyWrite, lab.Path, now) != nil || part.May(ledger.PolicyWrite, lab.Path, now) == nil {
+		t.Error("the root's token does less, or the program's more, than its place allows")
+	}
+	if part.May(ledger.TreeWrite, "/lab/vision", now) != nil || whole.May(ledger.JobSubmit, "/lab/vision/segmentation", now) == nil {
+		t.Error("a token has other verbs than its owner's roles")
+	}
+}
+
 func TestGroupsAreSuspendedRenamedArchived(t *testing.T) {
 	t.Parallel()
 	k := newInstitute(t)

@@ -25,14 +25,15 @@ const maxTokenDays = 366
 // TokenInput asks for an API token. Secret is made by the caller and shown once;
 // only its hash is kept.
 type TokenInput struct {
-	Project ledger.GroupID
+	Project ledger.GroupID // or a program, for roles that are held there
 	Name    string
 	Days    int64         // of business time until it expires
 	Limit   ledger.Amount // what it may spend in all; 0: no limit of its own
 	Secret  string        `json:"-"`
 }
 
-// CreateToken makes an API token of the actor for one project.
+// CreateToken makes an API token of the actor for one project, or for a program and
+// what is below it.
 func (s *Store) CreateToken(ctx context.Context, cmd Command, in TokenInput) (int64, error) {
 	content := struct {
 		TokenInput
@@ -42,9 +43,6 @@ func (s *Store) CreateToken(ctx context.Context, cmd Command, in TokenInput) (in
 		g, err := groupByID(ctx, tx, in.Project)
 		if err != nil {
 			return 0, err
-		}
-		if !g.Project {
-			return 0, refuse(ledger.Invalid, "token.project", "project", "Choose a project: tokens work for one project.")
 		}
 		if r := cmd.Actor.MayOwn(ledger.TokenWrite, g.Path, cmd.Actor.Person, tx.Now); r != nil {
 			return 0, r
@@ -108,7 +106,7 @@ func (s *Store) RevokeToken(ctx context.Context, cmd Command, id int64) error {
 }
 
 // TokenActor finds the actor behind an API token: its owner with the roles they
-// hold now, bound to the token's project. Unknown, expired and revoked tokens are
+// hold now, bound to the token's project or program. Unknown, expired and revoked tokens are
 // refused alike.
 func (s *Store) TokenActor(ctx context.Context, secret string) (ledger.Actor, error) {
 	var a ledger.Actor

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -28,11 +29,7 @@ func (s *server) tokensPage(r *http.Request, form view.Form, secret string) (tem
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range groups {
-		if g.Project && actor.MayOwn(ledger.TokenWrite, g.Path, actor.Person, now) == nil {
-			m.Projects = append(m.Projects, view.Option{Value: idText(g.ID), Text: g.Title})
-		}
-	}
+	m.Groups = tokenGroups(actor, groups, now)
 	list, err := s.store.Tokens(r.Context(), actor.Person)
 	if err != nil {
 		return nil, err
@@ -56,9 +53,26 @@ func (s *server) tokensPage(r *http.Request, form view.Form, secret string) (tem
 	return view.TokensPage(s.shell(r, "API tokens", "tokens", "You have "+plural(int64(valid), "valid token")+"."), m), nil
 }
 
+// tokenGroups offers what a token may be for: projects to work in, then programs
+// where a role is held. The narrowest come first, being the better choice.
+func tokenGroups(actor ledger.Actor, groups []store.Group, now ledger.Instant) []view.Option {
+	var projects, programs []view.Option
+	for _, g := range groups {
+		held := slices.ContainsFunc(actor.Grants, func(at ledger.Grant) bool { return at.Path == g.Path })
+		switch {
+		case actor.MayOwn(ledger.TokenWrite, g.Path, actor.Person, now) != nil:
+		case g.Project && (held || actor.May(ledger.JobSubmit, g.Path, now) == nil):
+			projects = append(projects, view.Option{Value: idText(g.ID), Text: g.Title})
+		case held:
+			programs = append(programs, view.Option{Value: idText(g.ID), Text: g.Title + " and all below it"})
+		}
+	}
+	return append(projects, programs...)
+}
+
 // createToken makes a token and shows its secret once, in the answer itself.
 func (s *server) createToken(w http.ResponseWriter, r *http.Request) error {
-	in := store.TokenInput{Project: ledger.GroupID(formID(r, "project")), Name: r.PostFormValue("name"), Days: formID(r, "days"), Secret: "trn_" + s.mint(r, "token")}
+	in := store.TokenInput{Project: ledger.GroupID(formID(r, "project")), Name: r.PostFormValue("name"), Days: formID(r, "days"), Secret: "trn_" + s.mint(s.command(r), "token")}
 	err := error(nil)
 	if text := strings.TrimSpace(r.PostFormValue("limit")); text != "" {
 		var refusal *ledger.Refusal

@@ -68,10 +68,10 @@ type InviteRow struct {
 // Tokens lists a person's API tokens. Posts: key, name, project, days, limit
 // (GPU-h, optional). Secret is shown once.
 type Tokens struct {
-	Form     Form
-	Projects []Option
-	Secret   string
-	Rows     []TokenRow
+	Form   Form
+	Groups []Option // projects, and programs where this person holds a role
+	Secret string
+	Rows   []TokenRow
 }
 
 // TokenRow is one API token.
@@ -934,8 +934,8 @@ func TokensPage(s Shell, m Tokens) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				if len(m.Projects) == 0 {
-					templ_7745c5c3_Err = empty("A token belongs to a project, and you belong to none.", Link{"Ask to join a project", JoinURL}).Render(ctx, templ_7745c5c3_Buffer)
+				if len(m.Groups) == 0 {
+					templ_7745c5c3_Err = empty("A token belongs to a project or program where you have a role, and you have none.", Link{"Ask to join a project", JoinURL}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -965,7 +965,7 @@ func TokensPage(s Shell, m Tokens) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = input(m.Form, field{Name: "project", Label: "Project", Kind: "select", Options: m.Projects, Required: true, Help: "It can do what you can do there, and nothing elsewhere."}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = input(m.Form, field{Name: "project", Label: "For", Kind: "select", Options: m.Groups, Required: true, Help: "It can do what you can do there, and nothing elsewhere."}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1015,7 +1015,7 @@ func tokenTable(rows []TokenRow) templ.Component {
 		}
 		ctx = templ.InitializeContext(ctx)
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 55, "<div class=\"scroll\"><table data-testid=\"token-table\"><thead><tr><th scope=\"col\">Token</th><th scope=\"col\">Project</th><th scope=\"col\">Made</th><th scope=\"col\">Expires</th><th scope=\"col\">Last used</th><th scope=\"col\" class=\"r\">Limit<span class=\"u\">GPU-h</span></th><th scope=\"col\">State</th><th scope=\"col\"><span class=\"hide\">Revoke</span></th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 55, "<div class=\"scroll\"><table data-testid=\"token-table\"><thead><tr><th scope=\"col\">Token</th><th scope=\"col\">For</th><th scope=\"col\">Made</th><th scope=\"col\">Expires</th><th scope=\"col\">Last used</th><th scope=\"col\" class=\"r\">Limit<span class=\"u\">GPU-h</span></th><th scope=\"col\">State</th><th scope=\"col\"><span class=\"hide\">Revoke</span></th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
