@@ -37,7 +37,7 @@ func (s *Store) SetMemberShare(ctx context.Context, cmd Command, project ledger.
 		}
 		var member bool
 		if err := tx.QueryRow(ctx, `select exists (select from role_grants r join groups top on top.id = r.group_id
-				where r.person_id = $1 and ($2 = top.path or starts_with($2, rtrim(top.path, '/') || '/')))`, m.Person, g.Path).Scan(&member); err != nil {
+				where r.person_id = $1 and r.revoked_at is null and (r.until is null or r.until > $3) and ($2 = top.path or starts_with($2, rtrim(top.path, '/') || '/')))`, m.Person, g.Path, tx.Now).Scan(&member); err != nil {
 			return false, err
 		}
 		if !member {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -115,6 +116,20 @@ type NodeEvent struct {
 type NodeDetail struct {
 	NodeLine
 	Events []NodeEvent
+}
+
+// NodeID finds a node by its name, or by its number where no node is called so.
+func (s *Store) NodeID(ctx context.Context, nameOrNumber string) (ledger.NodeID, error) {
+	var id ledger.NodeID
+	err := s.pool.QueryRow(ctx, `select id from nodes where retired_at is null and (name = $1 or id::text = $1)
+		order by name = $1 desc limit 1`, nameOrNumber).Scan(&id)
+	if noRow(err) {
+		return 0, refuse(ledger.Missing, "node.missing", "", "There is no node "+nameOrNumber+".", "node", nameOrNumber)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("store: node by name: %w", err)
+	}
+	return id, nil
 }
 
 // Node reads one node.
@@ -254,6 +269,21 @@ func (e *NodeEvent) RepairOf() (result string, ok bool) {
 		return "", false
 	}
 	return r.Result, true
+}
+
+// CheckOutcome is what a node's health checks had made of it at one point.
+type CheckOutcome struct {
+	Degraded bool   `json:"degraded"`
+	Drain    string `json:"drain"`
+	Why      string `json:"why"`
+}
+
+// CheckOf reads what an audit line of health checks says; ok is false for others.
+func (e *NodeEvent) CheckOf() (before, after CheckOutcome, ok bool) {
+	if e.Verb != "node.check" || json.Unmarshal(e.Before, &before) != nil || json.Unmarshal(e.After, &after) != nil {
+		return CheckOutcome{}, CheckOutcome{}, false
+	}
+	return before, after, true
 }
 
 // DrainOf reads what an audit line of a drain says; ok is false for other lines.

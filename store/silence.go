@@ -63,14 +63,9 @@ func (w *World) Reconcile(ctx context.Context) (*scheduler.Reconciled, error) {
 // applyChecks writes what nodes' health checks have led to. A drain that an
 // operator has begun or ended meanwhile is left as it is.
 func applyChecks(ctx context.Context, tx *Tx, changes []scheduler.CheckChange) error {
-	type checked struct {
-		Degraded bool   `json:"degraded"`
-		Drain    string `json:"drain"`
-		Why      string `json:"why"`
-	}
 	for _, c := range changes { // by node id
 		drain := map[scheduler.Check]string{scheduler.CheckDegraded: DrainSoft, scheduler.CheckFault: DrainHard}[c.Drained]
-		var before, after checked
+		var before, after CheckOutcome
 		err := tx.QueryRow(ctx, `with was as (select id, degraded_since is not null as degraded, drain, drained_by_check, check_bad_why from nodes where id = $1 for update)
 			update nodes n set degraded_since = case when $2 then coalesce(n.degraded_since, $5::timestamptz) end,
 				drain = case when was.drain = '' or was.drained_by_check <> '' then $3 else was.drain end,

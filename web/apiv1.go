@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ func (s *server) operations() []operation {
 	const get, post = http.MethodGet, http.MethodPost
 	page := []parameter{{"after", "string", "cursor: next of the page before"}, {"limit", "integer", "most items of the answer"}}
 	place := []parameter{{"project", "string", "path, with everything below it"}, {"pool", "string", "name"}}
-	return []operation{
+	return slices.Concat([]operation{
 		{get, api.PathOpenAPI, "", open, "describe", "This interface, as an OpenAPI document.", nil, nil, map[string]any{}, s.apiDescribe},
 		{get, api.PathWhoAmI, ledger.SeeOpen, signedIn, "whoami", "Who the token belongs to and what it may do.", nil, nil, api.WhoAmI{}, s.apiWhoAmI},
 		{get, api.PathBalances, ledger.SeeOpen, signedIn, "balances", "What projects have, hold and may use, by pool.", place, nil, api.Balances{}, s.apiBalances},
@@ -81,8 +82,7 @@ func (s *server) operations() []operation {
 		{get, api.PathPolicy, ledger.SeeOpen, signedIn, "policy", "Every knob of the dispatcher, and who turned which.", nil, nil, api.Policy{}, s.apiPolicy},
 		{post, api.PathPolicy, ledger.PolicyWrite, atRoot, "set-policy", "Turn knobs as a new version, or say what the next cycle would do otherwise.", nil, api.SetPolicy{}, api.PolicyPreview{}, s.apiSetPolicy},
 		{get, api.PathPools, ledger.SeeOpen, signedIn, "pools", "Pools with what they hold now.", nil, nil, api.PoolList{}, s.apiPools},
-		{get, api.PathNodes, ledger.SeeOpen, signedIn, "nodes", "Nodes with the jobs on them.", append([]parameter{{"pool", "string", "name"}}, page...), nil, api.NodeList{}, s.apiNodes},
-	}
+	}, s.nodeOperations(page), s.memberOperations())
 }
 
 // apiRoutes are the operations as lines of the route list.

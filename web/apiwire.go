@@ -310,30 +310,3 @@ func (s *server) apiPools(w http.ResponseWriter, r *http.Request) error {
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
-
-func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) error {
-	after, limit, err := pageOf(r)
-	if err != nil {
-		return err
-	}
-	page, err := s.store.Nodes(r.Context(), store.NodeQuery{Pool: r.URL.Query().Get("pool"), After: ledger.NodeID(after), Limit: limit})
-	if err != nil {
-		return err
-	}
-	out := api.NodeList{Nodes: []api.Node{}}
-	if page.More {
-		out.Next = idText(page.Nodes[len(page.Nodes)-1].ID)
-	}
-	for i := range page.Nodes {
-		n := &page.Nodes[i]
-		node := api.Node{
-			ID: n.ID, Name: n.Name, Pool: n.PoolName, Health: healthText(n), Note: note(n), Devices: len(n.Devices), CPUMilli: n.CPUMilli,
-			RAMMiB: n.RAMMiB, Heartbeat: timeOf(n.Heartbeat), Jobs: []ledger.JobID{},
-		}
-		for _, h := range n.Holders {
-			node.Jobs = append(node.Jobs, h.Job.ID)
-		}
-		out.Nodes = append(out.Nodes, node)
-	}
-	return writeJSON(w, http.StatusOK, out)
-}

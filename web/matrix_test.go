@@ -81,6 +81,7 @@ const (
 	anyPI     = "pi here, pi elsewhere"
 	anyAdmin  = "admin here, admin elsewhere"
 	members   = "researcher here, pi here"
+	anyHere   = "researcher here, pi here, manager here, admin here, finance here, operator here, auditor here"
 	readers   = "researcher here, pi here, manager here, admin here, auditor here"
 	exporters = "pi here, pi elsewhere, manager here, manager elsewhere, admin here, admin elsewhere, finance here, finance elsewhere, auditor here, auditor elsewhere"
 )
@@ -150,7 +151,7 @@ func (s *scene) peopleRows() map[string]expectation {
 		"POST /people/grant":           {form: keyed("group", idText(s.robots)), status: []int{422}, who: anyAdmin},
 		"POST /people/revoke":          {form: keyed("group", idText(s.seg), "role", "researcher", "person", "999"), status: []int{404}, who: "admin here, pi here"},
 		"GET /tokens":                  {status: ok, who: everybody},
-		"POST /tokens":                 {form: keyed("project", idText(s.seg)), status: []int{422}, who: "researcher here, pi here"},
+		"POST /tokens":                 {form: keyed("project", idText(s.seg)), status: []int{422}, who: anyHere},
 		"POST /tokens/{id}/revoke":     {path: view.TokenRevokeURL(s.token), form: key, status: let(), who: "researcher here, pi here"},
 		"GET /admin/periods":           {status: ok, who: "admin here"},
 		"POST /admin/periods":          {form: key, status: []int{422}, who: "admin here"},
@@ -225,12 +226,21 @@ func (s *scene) apiRows() map[string]expectation {
 		"GET " + api.PathOrder:        {path: api.PathOrder + "?pool=h100", status: ok, who: everybody},
 		"GET " + api.PathPools:        {status: ok, who: everybody},
 		"GET " + api.PathNodes:        {status: ok, who: everybody},
+		"GET " + api.PathNode:         {path: nodePath(api.PathNode), status: ok, who: everybody},
+		"POST " + api.PathDrain:       {path: nodePath(api.PathDrain), body: api.Drain{Key: keyMark}, status: []int{422}, who: "operator here"},
+		"POST " + api.PathUndrain:     {path: nodePath(api.PathUndrain), body: api.Command{Key: keyMark}, status: ok, who: "operator here"},
+		"POST " + api.PathMaintain:    {path: nodePath(api.PathMaintain), body: api.Maintain{Key: keyMark}, status: []int{422}, who: "operator here"},
+		"POST " + api.PathEnrolTokens: {body: api.NewEnrolToken{Key: keyMark, Pool: "h100"}, status: ok, who: "operator here"},
+		"GET " + api.PathMembers:      {path: api.PathMembers + "?project=/lab/vision/segmentation", status: ok, who: everybody},
+		"POST " + api.PathMembers:     {body: api.SetMember{Key: keyMark, Project: "/lab/vision/segmentation", Person: 1, Share: 2}, status: let(404), who: "pi here"},
 	}
 }
 
 func jobPath(pattern string, id ledger.JobID) string {
 	return strings.ReplaceAll(pattern, "{id}", idText(id))
 }
+
+func nodePath(pattern string) string { return strings.ReplaceAll(pattern, "{node}", "n1") }
 
 func arrayPath(pattern string, id ledger.ArrayID) string { return jobPath(pattern, ledger.JobID(id)) }
 

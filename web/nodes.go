@@ -60,7 +60,7 @@ func (s *server) nodesPage(r *http.Request, form view.Form, token string) (templ
 			return nil, err
 		}
 		if token != "" {
-			m.Enrol.Command = "TRANCHE_ENROL_TOKEN=" + token + " tranche agent --server " + s.cfg.PublicURL
+			m.Enrol.Command = s.agentLine(token)
 		}
 	}
 	answer := plural(int64(page.All), "node") + " enrolled, all healthy."
@@ -78,6 +78,14 @@ func (s *server) nodesPage(r *http.Request, form view.Form, token string) (templ
 	return view.NodesPage(shell, m), nil
 }
 
+// agentLine is what to start on a machine that is to become a node.
+func (s *server) agentLine(token string) string {
+	return "TRANCHE_ENROL_TOKEN=" + token + " tranche agent --server " + s.cfg.PublicURL
+}
+
+// byChecks stands where a person's name would, for a drain that nobody asked for.
+const byChecks = "its health checks"
+
 // healthText is a node's health in one word: what an operator asked for first.
 func healthText(n *store.NodeLine) string {
 	if n.Health == "healthy" && n.Drain != "" {
@@ -94,7 +102,7 @@ func note(n *store.NodeLine) string {
 	text := n.HealthWhy
 	switch {
 	case n.Drain != "":
-		text = n.Drain + " drain by " + cmp.Or(n.DrainBy, "its health checks") + ": " + n.DrainWhy
+		text = n.Drain + " drain by " + cmp.Or(n.DrainBy, byChecks) + ": " + n.DrainWhy
 	case n.Degraded != 0:
 		text = "its health checks say: " + cmp.Or(n.CheckBadWhy, "degraded")
 	}
@@ -108,18 +116,34 @@ func note(n *store.NodeLine) string {
 }
 
 func (s *server) nodeRow(n *store.NodeLine) view.NodeRow {
-	row := view.NodeRow{
-		ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Devices: len(n.Devices),
-		Heartbeat: s.whenReal(n.Heartbeat), Note: note(n),
+	return view.NodeRow{
+		ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Devices: len(n.Devices), Occupied: occupied(n),
+		Heartbeat: s.whenReal(n.Heartbeat), Note: s.noteWithPlan(n),
 	}
+}
+
+// noteWithPlan is note with the maintenance that is planned.
+func (s *server) noteWithPlan(n *store.NodeLine) string {
+	text := note(n)
+	if !s.isMaintained(n) {
+		return text
+	}
+	plan := "maintenance from " + s.when(n.MaintFrom).Exact + ": " + n.MaintWhy
+	if text == "" {
+		return plan
+	}
+	return text + "; " + plan
+}
+
+// occupied counts the devices that somebody holds.
+func occupied(n *store.NodeLine) int {
 	held := map[int32]bool{}
 	for _, h := range n.Holders {
 		for _, d := range h.Devices {
 			held[d] = true
 		}
 	}
-	row.Occupied = len(held)
-	return row
+	return len(held)
 }
 
 // whenReal shows an instant of real time, which signs of life are measured in.
@@ -178,12 +202,13 @@ func (s *server) enrolToken(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	f := &formReader{values: r.PostForm}
-	in := store.EnrolTokenInput{Pool: f.text("pool"), Hours: f.number("hours"), Uses: int(max(1, f.number("uses"))), Secret: secret()}
+	cmd := s.command(r)
+	in := store.EnrolTokenInput{Pool: f.text("pool"), Hours: f.number("hours"), Uses: int(max(1, f.number("uses"))), Secret: s.mint(cmd, "enrol")}
 	var err error
 	if len(f.refusals) > 0 {
 		err = f.refusals
 	} else {
-		_, err = s.store.CreateEnrolToken(r.Context(), s.command(r), in)
+		_, err = s.store.CreateEnrolToken(r.Context(), cmd, in)
 	}
 	if err != nil {
 		return s.again(w, r, err, func(form view.Form) (templ.Component, error) { return s.nodesPage(r, form, "") })
@@ -287,8 +312,14 @@ func (s *server) deviceRows(n *store.NodeLine) []view.DeviceRow {
 	return rows
 }
 
-// drainText says what a drain would do now.
+// drainText says what a drain would do now, or what ends the one there is.
 func (s *server) drainText(n *store.NodeLine) string {
+	switch {
+	case n.Drain != "" && n.DrainBy == "":
+		return "Its health checks drained it, and give it back after a row of good ones. Taken back by hand, it gets a while before they drain it again."
+	case n.Drain != "":
+		return ""
+	}
 	if len(n.Holders) == 0 {
 		return "Nothing runs here: it is empty at once."
 	}
@@ -317,6 +348,12 @@ func (s *server) nodeEvent(e *store.NodeEvent) view.HistoryRow {
 	if result, ok := e.RepairOf(); ok {
 		row.By, row.Verb, row.Words = "The node", "ran its repair hook", result
 	}
+	if before, after, ok := e.CheckOf(); ok {
+		row.By, row.Verb, row.Words = "Its health checks", checkText(before, after), after.Why
+		if !after.Degraded {
+			row.Words = "" // of the last bad one, which is over
+		}
+	}
 	if mode, why, ok := e.DrainOf(); ok {
 		row.Verb, row.Words = mode+" drain", why
 		if mode == "" {
@@ -324,6 +361,19 @@ func (s *server) nodeEvent(e *store.NodeEvent) view.HistoryRow {
 		}
 	}
 	return row
+}
+
+// checkText says what a row of health checks has led to.
+func checkText(before, after store.CheckOutcome) string {
+	switch {
+	case after.Drain != "" && before.Drain == "":
+		return "drained it, " + after.Drain
+	case after.Degraded:
+		return "found it degraded; nothing new starts on it"
+	case before.Drain != "" && after.Drain == "":
+		return "found it good again and gave it back"
+	}
+	return "found it good again"
 }
 
 // drainNode keeps new work off a node.

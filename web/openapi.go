@@ -52,7 +52,7 @@ func (s *server) describe() map[string]any {
 		"paths":    paths,
 		"components": map[string]any{
 			"schemas":         schemas,
-			"securitySchemes": map[string]any{"token": map[string]any{"type": "http", "scheme": "bearer", "description": "An API token of a person for one project."}},
+			"securitySchemes": map[string]any{"token": map[string]any{"type": "http", "scheme": "bearer", "description": "An API token of a person, for one project or program."}},
 		},
 	}
 }
@@ -75,6 +75,12 @@ func parametersOf(o operation) []any {
 		out = append(out, map[string]any{
 			"name": "id", "in": "path", "required": true, "description": "number",
 			"schema": map[string]any{"type": "integer", "format": "int64"},
+		})
+	}
+	if strings.Contains(o.path, "{node}") {
+		out = append(out, map[string]any{
+			"name": "node", "in": "path", "required": true, "description": "name, or number where no node is called so",
+			"schema": map[string]any{"type": "string"},
 		})
 	}
 	for _, p := range o.query {

@@ -239,7 +239,7 @@ const inviteURL = "/invites/"
 func (s *server) invite(w http.ResponseWriter, r *http.Request) error {
 	in := store.Invite{
 		Project: ledger.GroupID(formID(r, "group")), Email: r.PostFormValue("email"), Role: ledger.Role(r.PostFormValue("role")),
-		Secret: s.mint(r, "invite"),
+		Secret: s.mint(s.command(r), "invite"),
 	}
 	if err := s.store.CreateInvite(r.Context(), s.command(r), in); err != nil {
 		return s.again(w, r, err, func(f view.Form) (templ.Component, error) {
@@ -251,9 +251,9 @@ func (s *server) invite(w http.ResponseWriter, r *http.Request) error {
 
 // mint makes a secret that is the same when the same form comes twice from the
 // same person, so that a double click shows the secret that counts.
-func (s *server) mint(r *http.Request, what string) string {
+func (s *server) mint(cmd store.Command, what string) string {
 	mac := hmac.New(sha256.New, s.mintKey[:])
-	mac.Write([]byte(what + "\n" + idText(actorOf(r).Person) + "\n" + formKey(r)))
+	mac.Write([]byte(what + "\n" + idText(cmd.Actor.Person) + "\n" + cmd.Key))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 

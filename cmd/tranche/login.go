@@ -202,7 +202,7 @@ func (whoamiCommand) Run(ctx context.Context, t *terminal) error {
 		if who.TokenProject != "" {
 			p.line("The token is bound to %s.", who.TokenProject)
 		}
-		if len(who.Projects) == 0 {
+		if len(who.Projects) == 0 && len(who.Roles) == 0 {
 			p.line("You may not submit to any project yet. Ask a PI to invite you.")
 		}
 	})

@@ -51,8 +51,11 @@ type commands struct {
 	Pause  pauseCommand  `cmd:"" group:"Jobs" help:"Keep waiting jobs from starting."`
 	Resume resumeCommand `cmd:"" group:"Jobs" help:"Let paused jobs start again."`
 
+	Members membersCommand `cmd:"" group:"Projects" help:"Show or set the shares and caps of a project's members."`
+
 	Policy policyCommand `cmd:"" group:"Dispatcher" help:"Show or turn the dispatcher's knobs."`
 
+	Nodes nodesCommand `cmd:"" group:"Nodes" help:"List, drain, maintain and enrol nodes."`
 	Agent agentCommand `cmd:"" group:"Nodes" help:"Run jobs on this machine."`
 
 	Sim simCommand `cmd:"" group:"What if" help:"Try the dispatcher without a server."`
@@ -106,8 +109,16 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	return t.fail(ctx, chosen.Run(t))
 }
 
-// fail prints what went wrong and gives the exit code.
+// fail prints what went wrong and gives the exit code. Of several errors each is
+// printed, and the highest code counts.
 func (t *terminal) fail(ctx context.Context, err error) int {
+	if several, ok := err.(interface{ Unwrap() []error }); ok && ctx.Err() == nil {
+		code := exitOK
+		for _, one := range several.Unwrap() {
+			code = max(code, t.fail(ctx, one))
+		}
+		return code
+	}
 	var refusal *api.Problem
 	var gone *api.Unreachable
 	var usage *usageError

@@ -14,7 +14,7 @@ type WhoAmI struct {
 	Roles    []RoleAt        `json:"roles"`
 	Projects []string        `json:"projects"` // paths of the projects they may submit to
 	Zone     string          `json:"zone"`     // accounting zone, IANA name
-	// TokenProject is the project the token is bound to, "" for none.
+	// TokenProject is the project or program the token is bound to, "" for none.
 	TokenProject string `json:"token_project,omitempty"`
 	// TokenExpires is when the token ends.
 	TokenExpires *time.Time `json:"token_expires,omitempty"`

@@ -11,6 +11,13 @@ const (
 	PathPools   = "/api/v1/pools"
 	PathNodes   = "/api/v1/nodes" // GET ?pool=&after=&limit=
 	PathOpenAPI = "/api/v1/openapi.json"
+
+	// {node} is a node's name, or its number where no node is called so.
+	PathNode        = "/api/v1/nodes/{node}"
+	PathDrain       = "/api/v1/nodes/{node}/drain"    // POST Drain
+	PathUndrain     = "/api/v1/nodes/{node}/undrain"  // POST Command
+	PathMaintain    = "/api/v1/nodes/{node}/maintain" // POST Maintain
+	PathEnrolTokens = "/api/v1/enrol-tokens"          // POST NewEnrolToken
 )
 
 // Pool is one pool with what it holds now, in devices.
@@ -35,18 +42,121 @@ type PoolList struct {
 	Pools []Pool `json:"pools"`
 }
 
-// Node is one machine.
+// Node is one machine. Its fields from Version on are only in the answer about a
+// single node.
 type Node struct {
 	ID        ledger.NodeID  `json:"id"`
 	Name      string         `json:"name"`
 	Pool      string         `json:"pool"`
-	Health    string         `json:"health"` // healthy, suspect, draining, lost
+	Health    string         `json:"health"` // healthy, suspect, degraded, draining, lost
 	Note      string         `json:"note,omitempty"`
 	Devices   int            `json:"devices"`
+	Occupied  int            `json:"occupied"` // devices that somebody holds
 	CPUMilli  int64          `json:"cpu_milli"`
 	RAMMiB    int64          `json:"ram_mib"`
 	Heartbeat *time.Time     `json:"heartbeat,omitempty"` // real time
 	Jobs      []ledger.JobID `json:"jobs"`                // that hold devices here
+	// Drain and Maintenance are nil when there is none.
+	Drain       *NodeDrain       `json:"drain,omitempty"`
+	Maintenance *NodeMaintenance `json:"maintenance,omitempty"`
+
+	Version  string      `json:"agent_version,omitempty"`
+	Topology string      `json:"topology,omitempty"`
+	Enrolled *time.Time  `json:"enrolled,omitempty"`
+	Check    *NodeCheck  `json:"health_check,omitempty"` // nil: its agent has no health hook
+	Repair   *NodeRepair `json:"repair,omitempty"`       // of this drain or maintenance
+	Holders  []NodeJob   `json:"holders,omitempty"`
+	Events   []NodeEvent `json:"events,omitempty"` // newest first, at most 50
+}
+
+// Modes of a drain.
+const (
+	DrainSoft = "soft" // empties as protections end
+	DrainHard = "hard" // what runs stops now and is credited
+)
+
+// NodeDrain says why a node takes nothing new.
+type NodeDrain struct {
+	Mode  string    `json:"mode"`
+	Why   string    `json:"why"`
+	By    string    `json:"by"` // "its health checks" when they did it
+	Since time.Time `json:"since"`
+}
+
+// NodeMaintenance is when a node is worked on: nothing is protected beyond From.
+type NodeMaintenance struct {
+	From  time.Time  `json:"from"`
+	Until *time.Time `json:"until,omitempty"` // nil: until it is taken back
+	Why   string     `json:"why"`
+}
+
+// NodeCheck is what a node's own health checks say.
+type NodeCheck struct {
+	Last     string     `json:"last"` // good, degraded, fault
+	Why      string     `json:"why,omitempty"`
+	Degraded *time.Time `json:"degraded_since,omitempty"` // real time; nil: it is not
+}
+
+// NodeRepair is the repair hook of a drained or maintained node.
+type NodeRepair struct {
+	Ordered time.Time  `json:"ordered"`
+	Done    *time.Time `json:"done,omitempty"`
+	Result  string     `json:"result,omitempty"`
+}
+
+// NodeJob is a job that holds devices of a node.
+type NodeJob struct {
+	Job            ledger.JobID `json:"job"`
+	Name           string       `json:"name,omitempty"`
+	Project        string       `json:"project"`
+	User           string       `json:"user"`
+	State          string       `json:"state"`
+	Devices        []int32      `json:"devices"`
+	Funded         bool         `json:"funded"`
+	ProtectedUntil *time.Time   `json:"protected_until,omitempty"`
+}
+
+// NodeEvent is something that people did to a node, or it did by itself.
+type NodeEvent struct {
+	At   time.Time `json:"at"`
+	By   string    `json:"by"`
+	What string    `json:"what"`
+	Why  string    `json:"why,omitempty"`
+}
+
+// Drain keeps new work off a node.
+type Drain struct {
+	Key  string `json:"key"`
+	Mode string `json:"mode,omitempty"` // soft, the default, or hard
+	Why  string `json:"why"`
+}
+
+// Maintain plans a node's maintenance, moves it, or takes it back. Instants are
+// RFC 3339, or without an offset in the accounting zone: "2026-12-03T08:00".
+type Maintain struct {
+	Key   string `json:"key"`
+	From  string `json:"from,omitempty"`
+	Until string `json:"until,omitempty"` // "": until it is taken back
+	Why   string `json:"why,omitempty"`
+	Clear bool   `json:"clear,omitempty"` // take it back; nothing else is given then
+}
+
+// NewEnrolToken asks for the right to bring nodes into a pool.
+type NewEnrolToken struct {
+	Key   string `json:"key"`
+	Pool  string `json:"pool"`
+	Hours int64  `json:"hours,omitempty"` // real time until it expires; 0 = 24
+	Uses  int    `json:"uses,omitempty"`  // nodes it may bring in; 0 = 1
+}
+
+// EnrolToken is a new enrolment token. It is shown this once; the same key gives
+// it again until the server restarts.
+type EnrolToken struct {
+	Token   string `json:"token"`
+	Pool    string `json:"pool"`
+	Hours   int64  `json:"hours"`
+	Uses    int    `json:"uses"`
+	Command string `json:"command"` // what to start on the machine
 }
 
 // NodeList is one keyset page of the nodes that are not retired, by pool and
