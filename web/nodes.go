@@ -240,7 +240,7 @@ func (s *server) nodePage(r *http.Request, forms nodeForms) (templ.Component, er
 	n := &d.NodeLine
 	m := view.Node{
 		ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Facts: s.nodeFacts(n), Grid: s.nodeGrid("", []store.NodeLine{*n}),
-		Devices: s.deviceRows(n), Form: forms.drain, Maintain: forms.maintain, Maintenance: s.maintenanceText(n), MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n),
+		Devices: s.deviceRows(n), Form: forms.drain, Maintain: forms.maintain, Zone: s.zone.String(), Maintenance: s.maintenanceText(n), MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n),
 	}
 	for i := range n.Holders {
 		row := s.runningRow(&n.Holders[i].Job)

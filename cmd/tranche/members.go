@@ -39,7 +39,7 @@ func (c *membersListCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return t.print(got, func(p *page) {
-		p.line("MEMBER\tNAME\tROLE\tSHARE\tCAP\tUSED IN %s\tUNTIL", lookback(got.Lookback))
+		p.line("MEMBER\tNAME\tROLE\tSHARE\tCAP\tGPU-HOURS IN %s\tUNTIL", lookback(got.Lookback))
 		for i := range got.Members {
 			m := &got.Members[i]
 			p.line("%s\t%s\t%s\t%d\t%s\t%s\t%s", memberKey(m), m.Name, strings.Join(m.Roles, ", "), m.Share, capText(m.Cap), m.Used.Hours(), strings.TrimPrefix(until(m.Until), " until "))

@@ -121,7 +121,7 @@ func TestMembers(t *testing.T) {
 	}}
 	p := loggedIn(t, map[string][]any{"GET /api/v1/members": {list}, "POST /api/v1/members": {list}})
 	_, out, _ := tranche("", "members", "/lab/a")
-	wantIn(t, out, "USED IN 7 DAYS", "kofi@example.org", "Kofi Mensah", "pi, researcher", "none", "12")
+	wantIn(t, out, "GPU-HOURS IN 7 DAYS", "kofi@example.org", "Kofi Mensah", "pi, researcher", "none", "12")
 	for _, c := range []struct {
 		args       []string
 		person     ledger.PersonID
