@@ -92,7 +92,8 @@ func (pc *poolCycle) renew(row int, rival *Rival) Renewal {
 	if why := pc.keptFrom(l, out.Until); why != "" {
 		return refuse(Reason{Job: l.Job.ID, Code: why})
 	}
-	if rival != nil {
+	// Up to its time the holder lets others be protected on its nodes.
+	if rival != nil && rival.Rule != V4 {
 		return refuse(Reason{Job: l.Job.ID, Code: WhyRival})
 	}
 	if out.ToMs <= held {
