@@ -85,3 +85,18 @@ func TestS17ManyDegradedAtOnceAreAStorm(t *testing.T) {
 		t.Errorf("afterwards: frozen %v, %d drained, want 6", out.Frozen, len(out.Checks))
 	}
 }
+
+// A lost node's checks say nothing any more, and drains in one pool leave the other its own.
+func TestChecksOfLostNodesAndOtherPools(t *testing.T) {
+	in := checked(2)
+	bad := NodeCheck{Last: CheckDegraded, Streak: 9, Degraded: in.Now - 400*aSecond}
+	in.Nodes[0].Check, in.Nodes[1].Check = bad, bad
+	in.Nodes[1].Pool = 2
+	if got := Reconcile(in).Checks; !slices.Equal(got, []CheckChange{{1, true, CheckDegraded}, {2, true, CheckDegraded}}) {
+		t.Errorf("in two pools: %+v", got)
+	}
+	in.Nodes[0].Health, in.Nodes[0].LastBeat = Lost, in.Now-9000*aSecond
+	if got := Reconcile(in).Checks; !slices.Equal(got, []CheckChange{{2, true, CheckDegraded}}) {
+		t.Errorf("of a lost one: %+v", got)
+	}
+}

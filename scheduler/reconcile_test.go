@@ -104,3 +104,60 @@ func TestTwoOfTenAreNoStorm(t *testing.T) {
 		t.Errorf("frozen %v, changes %+v", frozen, changes)
 	}
 }
+
+// What counts for a storm, on one of ten nodes besides two that are silent: three of ten
+// are more than a fifth of the pool.
+func TestWhatCountsForAStorm(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		third func(n *NodeFacts, now Instant)
+		storm bool
+	}{
+		{"a healthy node", func(*NodeFacts, Instant) {}, false},
+		{"a third silent one", func(n *NodeFacts, now Instant) { n.LastBeat = now - 60*aSecond }, true},
+		{"one lost long ago", func(n *NodeFacts, now Instant) { n.Health, n.LastBeat = Lost, now-9000*aSecond }, false},
+		{"one that broke just now", func(n *NodeFacts, now Instant) { n.Health, n.Changed = Faulted, now-299*aSecond }, true},
+		{"one drained just now", func(n *NodeFacts, now Instant) { n.Health, n.Changed = Draining, now-299*aSecond }, true},
+		{"one that broke five minutes ago", func(n *NodeFacts, now Instant) { n.Health, n.Changed = Faulted, now-300*aSecond }, false},
+		{"one degraded just now", func(n *NodeFacts, now Instant) { n.Check.Degraded = now - 299*aSecond }, true},
+		{"one degraded five minutes ago", func(n *NodeFacts, now Instant) { n.Check.Degraded = now - 300*aSecond }, false},
+		{"one of another pool", func(n *NodeFacts, now Instant) { n.Pool, n.LastBeat = 2, now-60*aSecond }, false},
+	} {
+		in := checked(10)
+		in.Nodes[0].LastBeat, in.Nodes[1].LastBeat = in.Now-400*aSecond, in.Now-400*aSecond
+		c.third(&in.Nodes[9], in.Now)
+		out := Reconcile(in)
+		lost := slices.Contains(out.Changes, Transition{1, Healthy, Lost})
+		if c.storm != (len(out.Frozen) > 0) || c.storm == lost {
+			t.Errorf("%s: frozen %v, node 1 is lost: %t", c.name, out.Frozen, lost)
+		}
+	}
+}
+
+// A storm needs more than a fifth of the pool and three nodes at least, and stays in its
+// pool: elsewhere a silent node is lost as ever.
+func TestAStormHasItsMeasureAndItsPool(t *testing.T) {
+	for _, c := range []struct {
+		nodes, silent int
+		storm         bool
+	}{{4, 2, false}, {4, 3, true}, {15, 3, false}, {14, 3, true}, {64, 12, false}, {64, 13, true}} {
+		in := checked(c.nodes)
+		for i := range c.silent {
+			in.Nodes[i].LastBeat = in.Now - 400*aSecond
+		}
+		in.Nodes = append(in.Nodes, NodeFacts{ID: 1000, Pool: 2, LastBeat: in.Now - 400*aSecond})
+		out := Reconcile(in)
+		if c.storm != slices.Equal(out.Frozen, []ledger.PoolID{1}) || !slices.Contains(out.Changes, Transition{1000, Healthy, Lost}) {
+			t.Errorf("%d of %d silent: frozen %v, changes %v", c.silent, c.nodes, out.Frozen, out.Changes)
+		}
+	}
+}
+
+// A node whose kill nobody confirmed is suspect though it is heard of.
+func TestAnUnconfirmedKillMakesANodeSuspect(t *testing.T) {
+	in := checked(1)
+	in.Nodes[0].Doubted = true
+	if out := Reconcile(in); !slices.Equal(out.Changes, []Transition{{1, Healthy, Suspect}}) {
+		t.Errorf("changes %v", out.Changes)
+	}
+}

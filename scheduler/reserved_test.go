@@ -46,3 +46,38 @@ func TestAHolderStartsEarlyOnlyWithinItsLots(t *testing.T) {
 		}
 	}
 }
+
+// Who is leased, but has not been claimed yet, may be protected from now on: T* is after
+// that.
+func TestAPromiseWaitsForWhoIsStarting(t *testing.T) {
+	s := pairWorld()
+	s.Usage = nil
+	s.Live[0].Phase, s.Live[0].Started, s.Live[0].ProtectedUntil, s.Live[0].Job.Contract.MinMs = Starting, 0, 0, 2*anHour
+	s.Live[0].Since, s.Live[0].HoldUntilMs = begun, 2*anHour
+	s.Live[1].ProtectedUntil = begun.Add(anHour)
+	s.Waiting[0] = jobOf(9, 2, 1, 2, 1000, anHour)
+	s.Tried = []ledger.JobID{9}
+	plan := Decide(s)
+	if len(plan.Reserves) != 1 || plan.Reserves[0].Reservation.At != begun.Add(2*anHour) {
+		t.Errorf("reserves %+v", plan.Reserves)
+	}
+}
+
+// A pool has one reserved start: the second holder of a snapshot waits again.
+func TestAPoolHasOneHolder(t *testing.T) {
+	s := pairWorld()
+	for i := range s.Live {
+		s.Live[i].ProtectedUntil = begun.Add(anHour)
+	}
+	s.Waiting = nil
+	for id := 8; id <= 9; id++ {
+		l := Live{Job: jobOf(id, 2, 1, 2, 1000, anHour), N: 1, Attempt: ledger.AttemptID(id), Phase: Reserved, Funded: true, Since: begun, HoldUntilMs: anHour}
+		l.Reserved = &Reservation{Since: begun, At: begun.Add(anHour), Nodes: []ledger.NodeID{1}}
+		l.Hold = []ledger.Piece{{Lot: 1, Amount: 2 * ledger.GPUHour}}
+		s.Live = append(s.Live, l)
+	}
+	plan := Decide(s)
+	if len(plan.Stops) != 1 || plan.Stops[0].Job != 9 || plan.Stops[0].Rule != Unreserved || plan.Reserved[0].Holder.Job != 8 {
+		t.Errorf("stops %+v, reserved %+v", plan.Stops, plan.Reserved)
+	}
+}

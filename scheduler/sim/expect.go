@@ -155,11 +155,11 @@ func codeOf(r *scheduler.Reason) string {
 	return r.Code
 }
 
-// expectReserved checks a new reserved start or a holder's other nodes: at= (T*,
-// since Epoch), nodes= and lost= with commas.
+// expectReserved checks a new reserved start or a holder's other nodes: at= (T*) and
+// since= (where its bound runs from), both since Epoch, nodes= and lost= with commas.
 func (r *Runner) expectReserved(st *Statement, job ledger.JobID) error {
 	o := st.options()
-	at, nodes, lost := o.duration("at", -1), o.text("nodes", ""), o.text("lost", "")
+	at, since, nodes, lost := o.duration("at", -1), o.duration("since", -1), o.text("nodes", ""), o.text("lost", "")
 	var res *scheduler.Reservation
 	var gone []ledger.NodeID
 	for i := range r.Last.Reserves {
@@ -177,6 +177,9 @@ func (r *Runner) expectReserved(st *Statement, job ledger.JobID) error {
 	}
 	if got := res.At.MillisSince(Epoch); at >= 0 && got != at {
 		return fmt.Errorf("its T* is %s after the start, not %s", scheduler.Span(got), scheduler.Span(at))
+	}
+	if got := res.Since.MillisSince(Epoch); since >= 0 && got != since {
+		return fmt.Errorf("its bound runs from %s after the start, not %s", scheduler.Span(got), scheduler.Span(since))
 	}
 	if got := r.nodeNames(res.Nodes); nodes != "" && got != nodes {
 		return fmt.Errorf("%s is on %s, not %s", st.Args[0], got, nodes)

@@ -18,6 +18,18 @@ func TestS9ReservedStartKept(t *testing.T) {
 func TestWhoIsOwedAReservedStart(t *testing.T) {
 	play(t, "reserved_zero_share")
 	play(t, "reserved_member_cap")
+	play(t, "large_part")
+}
+
+// What becomes of a promise: when it is made, when it ends, what it leaves to others.
+func TestAReservedStartsLife(t *testing.T) {
+	play(t, "reserved_funds")
+	play(t, "reserved_starting")
+	play(t, "reserved_sick")
+	play(t, "reserved_storm")
+	play(t, "reserved_dropped")
+	play(t, "reserved_own_nodes")
+	play(t, "reserved_room_beside")
 }
 
 func TestS14ShrinkingCapacity(t *testing.T) { play(t, "s14_shrinking") }

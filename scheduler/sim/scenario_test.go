@@ -43,6 +43,33 @@ func TestVictims(t *testing.T) {
 	play(t, "victims_all_counted_in_a_room")
 }
 
+// Inside a project and in the second pass, and how much a cycle looks at.
+func TestOrderOfMembersHeadsAndUnfunded(t *testing.T) {
+	play(t, "member_order")
+	play(t, "heads")
+	play(t, "unfunded_order")
+}
+
+// What ends an attempt that nobody evicts: its maximum runtime, its money, its own limit.
+func TestAttemptsEndByTheirContract(t *testing.T) {
+	play(t, "max_runtime")
+	play(t, "money_same_cycle")
+	play(t, "max_charge")
+	play(t, "max_charge_again")
+	play(t, "or_free_max_charge")
+}
+
+func TestDebugBounds(t *testing.T)                 { play(t, "debug_bounds") }
+func TestAGangFollowsItsWorstNode(t *testing.T)    { play(t, "gang_worst_node") }
+func TestIdlenessEndsNothingByItself(t *testing.T) { play(t, "idle_off") }
+
+// New protection in place: what stands against it.
+func TestRenewRefused(t *testing.T) {
+	play(t, "renew_refused")
+	play(t, "renew_slice")
+	play(t, "renew_reserved")
+}
+
 func TestEvictionsPerMinute(t *testing.T) {
 	play(t, "evict_bucket")
 	play(t, "evict_bucket_holder")

@@ -8,6 +8,16 @@ import (
 	"tranche/scheduler"
 )
 
+// Where a slice is planned, from when on, and who makes way for it.
+func TestWhereASliceIsPlanned(t *testing.T) {
+	play(t, "slice_near")
+	play(t, "slice_two")
+	play(t, "slice_whole")
+	play(t, "slice_holder")
+	play(t, "slice_storm")
+	play(t, "grace_cap")
+}
+
 // A slice keeps its devices from cycle to cycle; one that dies is replaced, alone,
 // by one that is free in time; a node that goes into maintenance then is not taken.
 func TestASliceKeepsItsDevices(t *testing.T) {
