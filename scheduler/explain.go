@@ -68,6 +68,17 @@ type Names struct {
 	Instant func(Instant) string
 }
 
+// HiddenJob stands in an explanation for a job whose number the reader may not see.
+const HiddenJob = ledger.JobID(-1)
+
+// JobName is a job by its number: "job 12".
+func JobName(id ledger.JobID) string {
+	if id == HiddenJob {
+		return "a job of " + ledger.Hidden
+	}
+	return "job " + strconv.FormatInt(int64(id), 10)
+}
+
 // sentences is the one table of Reason codes. {fact} is replaced by the fact's
 // wording; a part in [brackets] is left out when one of its facts is missing.
 var sentences = map[string]string{
@@ -86,7 +97,7 @@ var sentences = map[string]string{
 	WhyStarting:    "It has its devices; the node is about to start it.",
 	WhyPaused:      "Paused by its owner; resume it to queue it again.",
 	WhyNoCycle:     "The dispatcher has not looked at it yet; that happens within seconds.",
-	WhyReserved:    "Waits for {shape}: {room}. Nodes are kept for job {holder}, which has the pool's reserved start from {kept_until} on; a job that is protected no longer than that may still go before it.",
+	WhyReserved:    "Waits for {shape}: {room}. Nodes are kept for {holder}, which has the pool's reserved start from {kept_until} on; a job that is protected no longer than that may still go before it.",
 	WhyHolder:      "It has the pool's reserved start: nodes are kept for it, and the last protection there is over at {kept_until}[; it starts by {latest} at the latest].",
 	WhyMaintenance: "Waits for {shape}: {room}. Nodes go into planned maintenance before its protection would be over; a shorter protection still fits before that.",
 	WhySlice:       "Waits for {shape}: {room}. Devices are booked for a time slice that begins before its protection would be over, or at once; a shorter protection may still fit before it, and unfunded work is lent what the slice leaves unused.",
@@ -141,6 +152,8 @@ func (r *Reason) word(name string, lookbackMs int64, names Names) string {
 			return ""
 		}
 		return names.Instant(Instant(r.number(name)))
+	case FactHolder:
+		return JobName(ledger.JobID(r.number(FactHolder)))
 	case "shape":
 		return r.shape()
 	case "room":

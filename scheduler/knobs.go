@@ -72,6 +72,7 @@ func Knobs() []Knob {
 		{"idle_below_ppm", "Unused is below", "Idle use", UnitPercent, 0, 500_000, nil, "GPU utilisation below which a GPU counts as unused.", "IdleBelowPPM"},
 		{"idle_unprotect_ms", "Protection ends when idle for", "Idle use", UnitDuration, 0, 7 * dayMs, nil, "An attempt idle for so long loses its protection; 0 never takes it.", "IdleUnprotectMs"},
 		{"placer", "Placement", "Placement", UnitChoice, 0, 0, []string{"best-fit"}, "How nodes are chosen among those with room: best-fit keeps the least left over.", "Placer"},
+		{"visibility", "Others' projects", "Visibility", UnitChoice, 0, 0, []string{"open", "closed"}, "open: everybody signed in sees names, shares, usage, standings, queue and job shapes of all groups. closed: of groups where one has no role at or above, one sees the numbers that decide the order, but \"another project\" for every name.", "Visibility"},
 		{"max_steps", "Work of a cycle", "Bounds", UnitCount, 1000, 1_000_000_000, nil, "Most candidates one cycle looks at; the rest waits for the next. More considers longer queues at once and takes longer.", "MaxSteps"},
 	}
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"strconv"
+	"strings"
 
 	"tranche/ledger"
 )
@@ -32,7 +33,8 @@ func WarningSentence(w *Warning, lookbackMs int64, names Names) string {
 }
 
 func rivalSentence(r *Rival, lookbackMs int64, names Names) string {
-	job, with := "Job "+strconv.FormatInt(int64(r.Job), 10), ""
+	job, with := JobName(r.Job), ""
+	job = strings.ToUpper(job[:1]) + job[1:]
 	switch {
 	case r.Rule == V4:
 		return job + " has the reserved start and takes its nodes at " + names.Instant(r.At) + " (V4)."

@@ -43,7 +43,11 @@ type Policy struct {
 	IdleAfterMs       int64  `json:"idle_after_ms"`       // unused so long, an attempt is marked idle; 30 min
 	IdleBelowPPM      int64  `json:"idle_below_ppm"`      // unused = GPU utilisation below this; 50,000
 	IdleUnprotectMs   int64  `json:"idle_unprotect_ms"`   // idle so long, it loses its protection; 0 = never
+	Visibility        string `json:"visibility"`          // "open" or "closed": what people see of others' projects; decides nothing in a cycle
 }
+
+// Closed says that people see of others' projects only that they are there.
+func (p *Policy) Closed() bool { return p.Visibility == "closed" }
 
 // DefaultPolicy is what DESIGN names.
 func DefaultPolicy() Policy {
@@ -56,7 +60,7 @@ func DefaultPolicy() Policy {
 		Placer: "best-fit", MaxSteps: 500_000, FreezePPM: 200_000, FreezeNodes: 3,
 		CheckBad: 3, CheckGood: 5, CheckDwellMs: 5 * minute, AutoDrainPPM: 100_000,
 		ReservedStarts: true, LargeMinPPM: 250_000, HolderEvicts: true,
-		IdleAfterMs: 30 * minute, IdleBelowPPM: 50_000,
+		IdleAfterMs: 30 * minute, IdleBelowPPM: 50_000, Visibility: "open",
 	}
 }
 

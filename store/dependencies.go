@@ -110,10 +110,16 @@ func readAwaited(ctx context.Context, tx *Tx, source string, args ...any) ([]awa
 // awaited looks what a submission must wait for, and whether it still must. A
 // singleton waits for every earlier job of its name, owner and project. What is
 // not over cannot end unseen while this is being submitted.
-func awaited(ctx context.Context, tx *Tx, job *scheduler.Job, sub *Submission) ([]dependency, bool, error) {
+func awaited(ctx context.Context, tx *Tx, job *scheduler.Job, sub *Submission, sight ledger.Sight) ([]dependency, bool, error) {
 	deps, refusal := parseAfter(sub.After)
 	if refusal != nil {
 		return nil, false, ledger.Refusals{refusal}
+	}
+	if d, err := unseen(ctx, tx, sight, deps); err != nil || d != nil {
+		if err == nil {
+			err = ledger.Refusals{nothingToAwait(*d)}
+		}
+		return nil, false, err
 	}
 	if sub.Singleton {
 		same, err := sameName(ctx, tx, job, sub.Name)
@@ -143,13 +149,17 @@ func awaited(ctx context.Context, tx *Tx, job *scheduler.Job, sub *Submission) (
 	for i := range lines {
 		l := &lines[i]
 		if !l.found {
-			return nil, false, ledger.Refusals{refuse(ledger.Invalid, "job.after", "after", "There is no "+l.on.String()+" to wait for.")}
+			return nil, false, ledger.Refusals{nothingToAwait(l.on)}
 		}
 		if all = append(all, l.awaited); scheduler.Depends(all[i:]) == scheduler.Never {
 			return nil, false, ledger.Refusals{refuse(ledger.Invalid, "job.after", "after", sentenceCase(l.on.String())+" did not end well, so a job after it would never start.")}
 		}
 	}
 	return deps, scheduler.Depends(all) == scheduler.Waits, nil
+}
+
+func nothingToAwait(d dependency) *ledger.Refusal {
+	return refuse(ledger.Invalid, "job.after", "after", "There is no "+d.String()+" to wait for.")
 }
 
 func sentenceCase(words string) string { return strings.ToUpper(words[:1]) + words[1:] }

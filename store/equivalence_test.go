@@ -270,7 +270,7 @@ func (k *twin) queueJob(t testing.TB, job scheduler.Job, e sim.Event) error {
 		return refusal
 	}
 	return k.inTx(t.Context(), "submit", func(tx *Tx) error {
-		deps, waits, err := awaited(t.Context(), tx, &job, &sub)
+		deps, waits, err := awaited(t.Context(), tx, &job, &sub, ledger.SightAt("", false))
 		if err != nil {
 			return err
 		}

@@ -35,9 +35,13 @@ func groupByID(ctx context.Context, tx *Tx, id ledger.GroupID) (Group, error) {
 	var g Group
 	err := tx.QueryRow(ctx, `select `+groupColumns+` from groups g where g.id = $1`, id).Scan(g.fields()...)
 	if noRow(err) {
-		return g, refuse(ledger.Missing, "group.missing", "", "There is no such program or project.")
+		return g, missingGroup()
 	}
 	return g, err
+}
+
+func missingGroup() *ledger.Refusal {
+	return refuse(ledger.Missing, "group.missing", "", "There is no such program or project.")
 }
 
 func groupByPath(ctx context.Context, tx *Tx, path string) (Group, error) {

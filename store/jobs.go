@@ -75,7 +75,7 @@ func (s *Store) SubmitJob(ctx context.Context, cmd Command, sub Submission) (led
 		if err := reserveOnToken(ctx, tx, cmd.Actor.Token, job, e.array.Size()); err != nil {
 			return 0, err
 		}
-		deps, waits, err := awaited(ctx, tx, job, &sub)
+		deps, waits, err := awaited(ctx, tx, job, &sub, ledger.SightOf(cmd.Actor, target.policy.Closed(), tx.Now))
 		if err != nil {
 			return 0, err
 		}
@@ -123,12 +123,19 @@ func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission)
 		Scan(&t.project, &kind, &t.suspended, &archived)
 	switch {
 	case noRow(err) || (err == nil && (kind != "project" || archived)):
-		refusals = append(refusals, refuse(ledger.Invalid, "project.missing", "project", "There is no project "+sub.Project+"; choose one of yours."))
+		refusals = append(refusals, noProject(sub.Project))
 	case err != nil:
 		return nil, err
 	default:
 		if denied := actor.May(ledger.JobSubmit, sub.Project, tx.Now); denied != nil {
-			return nil, denied
+			sight, err := sightOf(ctx, tx, actor)
+			if err != nil {
+				return nil, err
+			}
+			if sight.Sees(sub.Project) {
+				return nil, denied
+			}
+			refusals = append(refusals, noProject(sub.Project))
 		}
 		if t.suspended {
 			refusals = append(refusals, &ledger.Refusal{
@@ -160,6 +167,11 @@ func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission)
 		return n, row.Scan(&n.gpus, &n.cpuMilli, &n.ramMiB)
 	})
 	return t, err
+}
+
+// noProject refuses a project that is not there, or that the actor may not know of.
+func noProject(path string) *ledger.Refusal {
+	return refuse(ledger.Invalid, "project.missing", "project", "There is no project "+path+"; choose one of yours.")
 }
 
 // entering is a submission that has passed its check, on its way into the queue.

@@ -21,6 +21,7 @@ type JobQuery struct {
 	State   string          // one of JobStates
 	Member  ledger.PersonID // whose
 	Array   ledger.ArrayID  // its jobs, by index; without it a list shows an array as one line
+	Sight   *ledger.Sight   // only jobs of projects that it sees; nil: of all
 	Before  ledger.JobID    // only smaller numbers: the page after
 	After   ledger.JobID    // only larger numbers: the page before
 	Limit   int             // 0: 50; at most 500
@@ -223,6 +224,16 @@ func (c *conditions) and() string {
 // filter turns project, pool and member into conditions; what does not exist is refused.
 func (q *JobQuery) filter(ctx context.Context, tx *Tx) (*conditions, error) {
 	f := &conditions{}
+	if q.Sight != nil && !q.Sight.All() {
+		if q.Project != "" && !q.Sight.Sees(q.Project) {
+			return nil, missingPath(q.Project)
+		}
+		ids, err := groupsSeen(ctx, tx, *q.Sight)
+		if err != nil {
+			return nil, err
+		}
+		f.add("j.project_id = any(?)", ids)
+	}
 	if q.Project != "" {
 		ids, err := projectsBelow(ctx, tx, q.Project)
 		if err != nil {
@@ -258,9 +269,13 @@ func projectsBelow(ctx context.Context, tx *Tx, path string) ([]ledger.GroupID, 
 		return nil, err
 	}
 	if len(ids) == 0 {
-		return nil, refuse(ledger.Missing, "group.missing", "project", "There is no program or project "+clipRunes(path, 100)+".")
+		return nil, missingPath(path)
 	}
 	return slices.DeleteFunc(ids, func(id ledger.GroupID) bool { return id == 0 }), nil
+}
+
+func missingPath(path string) *ledger.Refusal {
+	return refuse(ledger.Missing, "group.missing", "project", "There is no program or project "+clipRunes(path, 100)+".")
 }
 
 // poolByName finds a pool, or refuses the field "pool".

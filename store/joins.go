@@ -26,7 +26,7 @@ func newSecret() string {
 func (s *Store) AskToJoin(ctx context.Context, cmd Command, project ledger.GroupID, note string) (int64, error) {
 	note = strings.TrimSpace(note)
 	return runCommand(ctx, s, "ask to join", cmd, []any{project, note}, func(tx *Tx) (int64, error) {
-		g, err := groupByID(ctx, tx, project)
+		g, err := groupSeen(ctx, tx, cmd.Actor, project)
 		if err != nil {
 			return 0, err
 		}

@@ -21,6 +21,7 @@ type PoolOrder struct {
 	StandingAt ledger.Instant // of the cycle that left them; 0: none yet
 	Rows       []JobLine
 	Next       string // cursor of the page after; "" at the end
+	Skip       string // the same for readers to whom a cursor must name no job
 	Reserved   *Promise
 	Policy     scheduler.Policy
 }
@@ -38,10 +39,12 @@ const (
 	mostOrder = 500
 )
 
-// orderCursor is where a page ended: rank, place in the queue, job.
+// orderCursor is where a page ended: rank, place in the queue, job; or, as "@100",
+// after how many jobs, which names none.
 type orderCursor struct {
 	rank, seq int64
 	job       ledger.JobID
+	skip      int64
 }
 
 func parseOrderCursor(text string) (orderCursor, *ledger.Refusal) {
@@ -49,13 +52,18 @@ func parseOrderCursor(text string) (orderCursor, *ledger.Refusal) {
 	if text == "" {
 		return c, nil
 	}
+	if skip, ok := strings.CutPrefix(text, "@"); ok {
+		if n, err := strconv.ParseInt(skip, 10, 32); err == nil && n > 0 {
+			return orderCursor{skip: n}, nil
+		}
+	}
 	parts := strings.Split(text, "-")
 	if len(parts) == 3 {
 		rank, err1 := strconv.ParseInt(parts[0], 10, 32)
 		seq, err2 := strconv.ParseInt(parts[1], 10, 64)
 		job, err3 := strconv.ParseInt(parts[2], 10, 64)
 		if err1 == nil && err2 == nil && err3 == nil {
-			return orderCursor{rank, seq, ledger.JobID(job)}, nil
+			return orderCursor{rank: rank, seq: seq, job: ledger.JobID(job)}, nil
 		}
 	}
 	return c, refuse(ledger.Invalid, "order.cursor", "after", "This is no place of the order; begin with its first page.")
@@ -106,12 +114,12 @@ func (o *PoolOrder) read(ctx context.Context, tx *Tx, from orderCursor, limit in
 	var err error
 	o.Rows, err = jobLines(ctx, tx, ` join (select q.id, coalesce(w.rank, $6) as place from jobs q left join job_reasons w on w.job_id = q.id
 			where q.pool_id = $1 and q.state = 'pending' and not q.blocked and (coalesce(w.rank, $6), q.queue_seq, q.id) > ($2, $3, $4)
-			order by place, q.queue_seq, q.id limit $5) f on f.id = j.id
-		order by f.place, j.queue_seq, j.id`, o.ID, from.rank, from.seq, from.job, limit+1, unranked)
+			order by place, q.queue_seq, q.id limit $5 offset $7) f on f.id = j.id
+		order by f.place, j.queue_seq, j.id`, o.ID, from.rank, from.seq, from.job, limit+1, unranked, from.skip)
 	if err != nil || len(o.Rows) <= limit {
 		return err
 	}
-	o.Rows = o.Rows[:limit]
+	o.Rows, o.Skip = o.Rows[:limit], fmt.Sprintf("@%d", from.skip+int64(limit))
 	last, rank := &o.Rows[limit-1], int64(unranked)
 	if last.Reason != nil && last.Reason.Rank > 0 {
 		rank = int64(last.Reason.Rank)

@@ -314,22 +314,36 @@ type PersonGrant struct {
 // one group, held there or above it.
 type PeopleQuery struct {
 	Group  ledger.GroupID // 0: everybody
+	Sight  *ledger.Sight  // only roles at groups that it sees; nil: at all
 	Offset int64          // keyset by position: lists of people are short
 	Limit  int64
 }
 
 // People lists live grants, ordered by path, role, name.
 func (s *Store) People(ctx context.Context, q PeopleQuery) ([]PersonGrant, error) {
-	rows, err := s.pool.Query(ctx, `select r.person_id, coalesce(n.name, 'Person ' || r.person_id), coalesce(n.email, ''), r.role,
-			g.id, g.path, g.title, r.until, r.source, r.granted_at
-		from role_grants r join groups g on g.id = r.group_id left join person_names n on n.person_id = r.person_id
-		where r.revoked_at is null and (r.until is null or r.until > $1)
-			and ($2 = 0 or exists (select 1 from groups at where at.id = $2 and (at.path = g.path or starts_with(at.path, g.path || '/'))))
-		order by g.path desc, r.role, n.name, r.id offset $3 limit $4`, s.Now(), int64(q.Group), q.Offset, q.Limit)
-	if err != nil {
-		return nil, fmt.Errorf("store: people: %w", err)
-	}
-	return collect[PersonGrant]("people", rows)
+	var out []PersonGrant
+	err := s.readTx(ctx, "people", func(tx *Tx) error {
+		var seen []ledger.GroupID // nil: all
+		if q.Sight != nil && !q.Sight.All() {
+			var err error
+			if seen, err = groupsSeen(ctx, tx, *q.Sight); err != nil {
+				return err
+			}
+		}
+		rows, err := tx.Query(ctx, `select r.person_id, coalesce(n.name, 'Person ' || r.person_id), coalesce(n.email, ''), r.role,
+				g.id, g.path, g.title, r.until, r.source, r.granted_at
+			from role_grants r join groups g on g.id = r.group_id left join person_names n on n.person_id = r.person_id
+			where r.revoked_at is null and (r.until is null or r.until > $1)
+				and ($2 = 0 or exists (select 1 from groups at where at.id = $2 and (at.path = g.path or starts_with(at.path, g.path || '/'))))
+				and ($5::bigint[] is null or g.id = any($5))
+			order by g.path desc, r.role, n.name, r.id offset $3 limit $4`, tx.Now, int64(q.Group), q.Offset, q.Limit, seen)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[PersonGrant])
+		return err
+	})
+	return out, err
 }
 
 // Person is somebody who has signed in before.

@@ -152,8 +152,8 @@ type Board struct {
 	Reserved   *Promise       // the pool's reserved start
 	Queue      []JobLine      // in the order of the last cycle
 	Live       []JobLine
-	LiveNodes  map[ledger.JobID][]string // names, of Live
-	Fleet      NodePage                  // its first nodes
+	LiveNodes  [][]string // names, by place in Live
+	Fleet      NodePage   // its first nodes
 	Policy     scheduler.Policy
 }
 
@@ -208,22 +208,24 @@ func (s *Store) PoolBoard(ctx context.Context, id ledger.PoolID) (Board, error) 
 
 // nameNodes finds where the live jobs run.
 func (b *Board) nameNodes(ctx context.Context, tx *Tx) error {
-	ids := make([]ledger.AttemptID, 0, len(b.Live))
+	ids, place := make([]ledger.AttemptID, 0, len(b.Live)), map[ledger.JobID]int{}
 	for i := range b.Live {
 		if last := b.Live[i].Last; last != nil {
 			ids = append(ids, last.ID)
 		}
+		place[b.Live[i].ID] = i
 	}
 	rows, err := tx.Query(ctx, `select a.job_id, n.name from placements p join attempts a on a.id = p.attempt_id join nodes n on n.id = p.node_id
 		where p.attempt_id = any($1) order by p.attempt_id, p.rank`, ids)
 	if err != nil {
 		return err
 	}
-	b.LiveNodes = map[ledger.JobID][]string{}
+	b.LiveNodes = make([][]string, len(b.Live))
 	var job ledger.JobID
 	var name string
 	_, err = pgx.ForEachRow(rows, []any{&job, &name}, func() error {
-		b.LiveNodes[job] = append(b.LiveNodes[job], name)
+		at := place[job]
+		b.LiveNodes[at] = append(b.LiveNodes[at], name)
 		return nil
 	})
 	return err

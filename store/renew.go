@@ -140,8 +140,9 @@ func (c *carrying) warning(w *scheduler.Warning) error {
 	c.extra.Queue(`update attempts set warned_ms = $2, warning = $3 where id = $1`, w.Attempt, w.LeftMs, text)
 	c.extra.Queue(`insert into job_events (job_id, attempt_n, at, kind, detail) values ($1, $2, $3, 'warned', $4)`, w.Job, w.N, c.plan.Now, text)
 	c.tell(l)
-	c.extra.Queue(`insert into outbox (at, kind, person_id, subject, body) values ($1, 'job.warned', $2, $3, $4)`,
-		c.plan.Now, l.job.Member, fmt.Sprintf("Job %d is protected for another %s", w.Job, ledger.FormatMillis(w.LeftMs)), text)
+	// For whom it may have to go is said on its page, to those who may see it.
+	c.extra.Queue(`insert into outbox (at, kind, person_id, subject, body) values ($1, 'job.warned', $2, $3, jsonb_build_object('job', $4::bigint, 'left_ms', $5::bigint))`,
+		c.plan.Now, l.job.Member, fmt.Sprintf("Job %d is protected for another %s", w.Job, ledger.FormatMillis(w.LeftMs)), w.Job, w.LeftMs)
 	return nil
 }
 

@@ -66,7 +66,7 @@ func requestTyped(ctx context.Context, tx *Tx, cmd Command, in RequestInput) (le
 	}
 	var subject string
 	if in.New == nil {
-		g, err := groupByID(ctx, tx, in.Project)
+		g, err := groupSeen(ctx, tx, cmd.Actor, in.Project)
 		if err != nil {
 			return out, err
 		}
@@ -78,7 +78,7 @@ func requestTyped(ctx context.Context, tx *Tx, cmd Command, in RequestInput) (le
 		}
 		out.Path, out.Program, subject = g.Path, g.Parent, g.Title
 	} else {
-		program, err := groupByID(ctx, tx, in.Program)
+		program, err := groupSeen(ctx, tx, cmd.Actor, in.Program)
 		if err != nil {
 			return out, err
 		}

@@ -40,7 +40,7 @@ func (s *Store) CreateToken(ctx context.Context, cmd Command, in TokenInput) (in
 		Hash []byte
 	}{in, hashSecret(in.Secret)}
 	return runCommand(ctx, s, "create token", cmd, content, func(tx *Tx) (int64, error) {
-		g, err := groupByID(ctx, tx, in.Project)
+		g, err := groupSeen(ctx, tx, cmd.Actor, in.Project)
 		if err != nil {
 			return 0, err
 		}

@@ -183,7 +183,7 @@ func (s *server) groups(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) groupsPage(r *http.Request, form view.Form) (templ.Component, error) {
-	rows, err := s.store.Tree(r.Context(), 0, 0)
+	rows, err := s.readTree(r, 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -136,6 +136,9 @@ func (s *server) agentPoll(w http.ResponseWriter, r *http.Request, node ledger.N
 			return err
 		}
 		if d.Version != in.Version || ctx.Err() != nil {
+			if err := s.hideFromCommands(r.Context(), &d); err != nil {
+				return err
+			}
 			return writeJSON(w, http.StatusOK, s.desired(d))
 		}
 		s.store.WaitForOrders(ctx, node, d.Version)

@@ -29,7 +29,7 @@ func (s *server) memberOperations() []operation {
 
 // projectAt finds a project by its path.
 func (s *server) projectAt(r *http.Request, path string) (store.Group, error) {
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return store.Group{}, err
 	}
@@ -51,7 +51,7 @@ func (s *server) apiMembers(w http.ResponseWriter, r *http.Request) error {
 
 // answerMembers gives who holds a role in the project itself, as its page does.
 func (s *server) answerMembers(w http.ResponseWriter, r *http.Request, g store.Group) error {
-	people, err := s.store.People(r.Context(), store.PeopleQuery{Group: g.ID, Limit: mostMembers})
+	people, err := s.readPeople(r, store.PeopleQuery{Group: g.ID, Limit: mostMembers})
 	if err != nil {
 		return err
 	}

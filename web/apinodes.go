@@ -33,6 +33,9 @@ func (s *server) wireNode(n *store.NodeLine) api.Node {
 		RAMMiB: n.RAMMiB, Heartbeat: timeOf(n.Heartbeat), Jobs: []ledger.JobID{},
 	}
 	for _, h := range n.Holders {
+		if h.Job.ID == scheduler.HiddenJob {
+			continue // it counts among what is occupied alone
+		}
 		node.Jobs = append(node.Jobs, h.Job.ID)
 	}
 	if n.Drain != "" {
@@ -56,7 +59,7 @@ func (s *server) wireNodeDetail(d *store.NodeDetail) api.Node {
 	}
 	for i := range d.Holders {
 		h := &d.Holders[i]
-		on := api.NodeJob{Job: h.Job.ID, Name: h.Job.Name, Project: h.Job.Path, User: h.Job.Owner, State: h.Job.State, Devices: h.Devices}
+		on := api.NodeJob{Job: max(0, h.Job.ID), Name: h.Job.Name, Project: pathText(&h.Job), User: h.Job.Owner, State: h.Job.State, Devices: h.Devices}
 		if a := h.Job.Last; a != nil && a.Funded && a.MinMs > 0 {
 			on.Funded, on.ProtectedUntil = true, timeOf(a.ProtectedUntil)
 		}
@@ -74,7 +77,7 @@ func (s *server) apiNodes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.store.Nodes(r.Context(), store.NodeQuery{Pool: r.URL.Query().Get("pool"), After: ledger.NodeID(after), Limit: limit})
+	page, err := s.readNodes(r, store.NodeQuery{Pool: r.URL.Query().Get("pool"), After: ledger.NodeID(after), Limit: limit})
 	if err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ func (s *server) namedNode(r *http.Request) (ledger.NodeID, error) {
 }
 
 func (s *server) answerNode(w http.ResponseWriter, r *http.Request, id ledger.NodeID) error {
-	d, err := s.store.Node(r.Context(), id)
+	d, err := s.readNode(r, id)
 	if err != nil {
 		return err
 	}

@@ -169,7 +169,7 @@ func (s *server) apiSubmit(w http.ResponseWriter, r *http.Request) error {
 
 // answerJob gives one job as it is now.
 func (s *server) answerJob(w http.ResponseWriter, r *http.Request, id ledger.JobID, status int) error {
-	d, err := s.store.Job(r.Context(), actorOf(r), id)
+	d, err := s.readJob(r, id)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (s *server) apiJob(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) apiWhy(w http.ResponseWriter, r *http.Request) error {
-	d, err := s.store.Job(r.Context(), actorOf(r), ledger.JobID(pathID(r)))
+	d, err := s.readJob(r, ledger.JobID(pathID(r)))
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (s *server) apiJobs(w http.ResponseWriter, r *http.Request) error {
 	if q.Array != 0 { // by index: the next page has the larger numbers
 		q.After, q.Before = q.Before, 0
 	}
-	page, err := s.store.Jobs(r.Context(), q)
+	page, err := s.readJobs(r, q)
 	if err != nil {
 		return err
 	}

@@ -86,12 +86,12 @@ func (s *server) apiWhoAmI(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return err
 	}
 	out := api.WhoAmI{Person: actor.Person, Name: actor.Name, Mail: person.Email, Roles: []api.RoleAt{}, Projects: []string{}, Zone: s.zone.String(), TokenProject: actor.TokenPath}
-	tokens, err := s.store.Tokens(r.Context(), actor.Person)
+	tokens, err := s.readTokens(r)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ const mostBalances = 100
 // apiBalances gives the positions of a project and what is below it, or of every
 // project where the caller holds a role. The numbers are the statement page's.
 func (s *server) apiBalances(w http.ResponseWriter, r *http.Request) error {
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func movementText(m store.Movement) string {
 // statementPlace finds the project and the pool that a statement is asked for.
 func (s *server) statementPlace(r *http.Request) (store.Group, store.Pool, error) {
 	path, name := r.URL.Query().Get("project"), r.URL.Query().Get("pool")
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return store.Group{}, store.Pool{}, err
 	}

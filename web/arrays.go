@@ -19,12 +19,12 @@ type arrayVerb func(ctx context.Context, cmd store.Command, id ledger.ArrayID) e
 // showArray is one array's page: what has become of its jobs, and each of them.
 func (s *server) showArray(w http.ResponseWriter, r *http.Request) error {
 	id := ledger.ArrayID(pathID(r))
-	d, err := s.store.Array(r.Context(), actorOf(r), id)
+	d, err := s.readArray(r, id)
 	if err != nil {
 		return err
 	}
 	q := jobQuery(r.URL.Query(), actorOf(r))
-	page, err := s.store.Jobs(r.Context(), store.JobQuery{Array: id, State: q.State, Before: q.Before, After: q.After})
+	page, err := s.readJobs(r, store.JobQuery{Array: id, State: q.State, Before: q.Before, After: q.After})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (s *server) submitted(w http.ResponseWriter, r *http.Request, id ledger.Job
 	if sub.Array == "" {
 		return s.done(w, r, view.JobURL(id), "Job "+idText(id)+" waits for its start.")
 	}
-	d, err := s.store.Job(r.Context(), actorOf(r), id)
+	d, err := s.readJob(r, id)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *server) submitted(w http.ResponseWriter, r *http.Request, id ledger.Job
 }
 
 func (s *server) apiArray(w http.ResponseWriter, r *http.Request) error {
-	d, err := s.store.Array(r.Context(), actorOf(r), ledger.ArrayID(pathID(r)))
+	d, err := s.readArray(r, ledger.ArrayID(pathID(r)))
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (s *server) chargeFilterOf(r *http.Request) (chargeFilter, error) {
 // exportGroups lists where the reader may export, parents first, and finds the
 // group of the filter among them: without one it is the first.
 func (s *server) exportGroups(r *http.Request, f *chargeFilter) ([]view.Option, error) {
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (s *server) tree(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.store.Tree(r.Context(), pool.ID, period.ID)
+	rows, err := s.readTree(r, pool.ID, period.ID)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (s *server) childRows(r *http.Request, g store.Group, period ledger.PeriodI
 	var out []view.ChildRow
 	listed := map[ledger.GroupID]bool{}
 	for i, p := range pools {
-		rows, err := s.store.Tree(r.Context(), p.ID, period)
+		rows, err := s.readTree(r, p.ID, period)
 		if err != nil {
 			return nil, err
 		}

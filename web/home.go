@@ -30,7 +30,7 @@ func (s *server) home(w http.ResponseWriter, r *http.Request) error {
 	for i := range usable {
 		m.Usable = append(m.Usable, s.usableRow(&usable[i]))
 	}
-	jobs, err := s.store.Jobs(r.Context(), store.JobQuery{Member: actor.Person, Limit: homeRows})
+	jobs, err := s.readJobs(r, store.JobQuery{Member: actor.Person, Limit: homeRows})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *server) home(w http.ResponseWriter, r *http.Request) error {
 
 // myProjects are the projects where the actor may submit jobs.
 func (s *server) myProjects(r *http.Request) ([]ledger.GroupID, error) {
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ type jobForms struct{ stop, renew view.Form }
 
 // jobPage builds the page.
 func (s *server) jobPage(r *http.Request, forms jobForms) (templ.Component, error) {
-	d, err := s.store.Job(r.Context(), actorOf(r), ledger.JobID(pathID(r)))
+	d, err := s.readJob(r, ledger.JobID(pathID(r)))
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 func (s *server) showJobs(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	m := view.Jobs{Project: q.Get("project"), Pool: q.Get("pool"), State: q.Get("state"), Mine: q.Get("mine") != ""}
-	page, err := s.store.Jobs(r.Context(), jobQuery(q, actorOf(r)))
+	page, err := s.readJobs(r, jobQuery(q, actorOf(r)))
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func pageAddress(at *url.URL, name string, id ledger.JobID) string {
 
 // jobFilters are the choices of a list's filter.
 func (s *server) jobFilters(r *http.Request) (projects, pools []view.Option, err error) {
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +113,7 @@ func (s *server) showJobForm(w http.ResponseWriter, r *http.Request) error {
 	form := newForm()
 	form.Values = view.PresetValues(r.URL.Query().Get("preset"))
 	if from, err := queryNumber(r, "from"); err == nil && from != 0 {
-		d, err := s.store.Job(r.Context(), actorOf(r), ledger.JobID(from))
+		d, err := s.readJob(r, ledger.JobID(from))
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (s *server) jobFormPage(r *http.Request, form view.Form, quoted string) (te
 	if mayAnywhere(actor, ledger.JobUrgent, now) {
 		m.MayUrgency = 9
 	}
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return nil, err
 	}

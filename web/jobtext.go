@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tranche/ledger"
+	"tranche/scheduler"
 	"tranche/store"
 	"tranche/web/view"
 )
@@ -33,6 +34,9 @@ func shapeOf(j *store.JobLine) string {
 
 // jobName is how lists call a job.
 func jobName(j *store.JobLine) string {
+	if j.ID == scheduler.HiddenJob {
+		return "a job"
+	}
 	if j.Name != "" {
 		if j.ArrayID != 0 {
 			return j.Name + " [" + strconv.Itoa(int(j.ArrayIndex)) + "]"
@@ -40,6 +44,14 @@ func jobName(j *store.JobLine) string {
 		return j.Name
 	}
 	return "job " + idText(j.ID)
+}
+
+// pathText is the path of a job's project as programs read it.
+func pathText(j *store.JobLine) string {
+	if j.ID == scheduler.HiddenJob {
+		return ledger.Hidden
+	}
+	return j.Path
 }
 
 // stateOf gives a job's state as people read it, and its mark.
@@ -137,7 +149,7 @@ func endText(a *store.AttemptLine) string {
 	case "preempted":
 		text = ruleWord(a.Rule)
 		if a.StopByJob != 0 {
-			text += " for job " + idText(a.StopByJob)
+			text += " for " + scheduler.JobName(a.StopByJob)
 		}
 		return text
 	case "cancelled":

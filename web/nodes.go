@@ -31,7 +31,7 @@ func (s *server) nodesPage(r *http.Request, form view.Form, token string) (templ
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.store.Nodes(r.Context(), store.NodeQuery{Pool: q.Get("pool"), After: ledger.NodeID(after)})
+	page, err := s.readNodes(r, store.NodeQuery{Pool: q.Get("pool"), After: ledger.NodeID(after)})
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,23 @@ func (s *server) gridDevice(n *store.NodeLine, d store.DeviceLine) view.GridDevi
 		return view.GridDevice{Mark: view.MarkIdle}
 	}
 	state, mark := s.stateOf(&h.Job)
-	return view.GridDevice{Mark: mark, Who: jobName(&h.Job) + ", " + h.Job.Title, Until: state, Why: shapeOf(&h.Job) + " of " + h.Job.Owner, URL: view.JobURL(h.Job.ID)}
+	return view.GridDevice{Mark: mark, Who: heldBy(&h.Job), Until: state, Why: holderText(&h.Job), URL: view.JobURL(h.Job.ID)}
+}
+
+// heldBy names a device's holder and its project.
+func heldBy(j *store.JobLine) string {
+	if j.ID == scheduler.HiddenJob {
+		return scheduler.JobName(j.ID)
+	}
+	return jobName(j) + ", " + j.Title
+}
+
+// holderText says what a device's holder takes, and whose it is.
+func holderText(j *store.JobLine) string {
+	if j.ID == scheduler.HiddenJob {
+		return shapeOf(j)
+	}
+	return shapeOf(j) + " of " + j.Owner
 }
 
 // enrolToken makes an enrolment token and shows it once.
@@ -233,7 +249,7 @@ func (s *server) showNode(w http.ResponseWriter, r *http.Request) error {
 type nodeForms struct{ drain, maintain view.Form }
 
 func (s *server) nodePage(r *http.Request, forms nodeForms) (templ.Component, error) {
-	d, err := s.store.Node(r.Context(), ledger.NodeID(pathID(r)))
+	d, err := s.readNode(r, ledger.NodeID(pathID(r)))
 	if err != nil {
 		return nil, err
 	}
@@ -306,6 +322,9 @@ func (s *server) deviceRows(n *store.NodeLine) []view.DeviceRow {
 		}
 		if h := holderOf(n, d.Index); h != nil {
 			row.Who, row.JobID = jobName(&h.Job), h.Job.ID
+			if h.Job.ID == scheduler.HiddenJob {
+				row.Who = heldBy(&h.Job)
+			}
 		}
 		rows = append(rows, row)
 	}

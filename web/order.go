@@ -19,7 +19,7 @@ import (
 func (s *server) showOrder(w http.ResponseWriter, r *http.Request) error {
 	id := ledger.PoolID(pathID(r))
 	after := r.URL.Query().Get("after")
-	o, err := s.store.PoolOrder(r.Context(), id, after, 0)
+	o, err := s.readOrder(r, id, after, 0)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (s *server) promise(p *store.Promise, job ledger.JobID) *view.Promise {
 		return m
 	}
 	holder := p.Jobs[p.Holder.Job]
-	m.Lead = "Job " + idText(p.Holder.Job) + " (" + jobName(&holder) + ") of " + holder.Title + " has it: nodes are kept for it, and the last protection there is over at " + s.clockOrDay(p.At) + "."
+	m.Lead = holderName(&holder) + " has it: nodes are kept for it, and the last protection there is over at " + s.clockOrDay(p.At) + "."
 	if job == p.Holder.Job {
 		m.Lead = "This job has it: nodes are kept for it, and the last protection there is over at " + s.clockOrDay(p.At) + "."
 	}
@@ -139,6 +139,14 @@ func (s *server) promise(p *store.Promise, job ledger.JobID) *view.Promise {
 		m.Facts = append(m.Facts, view.Fact{Name: "Starts by", Value: "no bound yet. " + why, ID: "promise-latest"})
 	}
 	return m
+}
+
+// holderName names a job of which nothing was said yet.
+func holderName(j *store.JobLine) string {
+	if j.ID == scheduler.HiddenJob {
+		return "A job of " + j.Title
+	}
+	return "Job " + idText(j.ID) + " (" + jobName(j) + ") of " + j.Title
 }
 
 // apiOrder is a pool's order for programs.
@@ -155,7 +163,7 @@ func (s *server) apiOrder(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.store.PoolOrder(r.Context(), id, r.URL.Query().Get("after"), int(min(limit, 1000)))
+	o, err := s.readOrder(r, id, r.URL.Query().Get("after"), int(min(limit, 1000)))
 	if err != nil {
 		return err
 	}
@@ -169,7 +177,7 @@ func (s *server) apiOrder(w http.ResponseWriter, r *http.Request) error {
 	rows := s.queueRows(&b)
 	for i := range o.Rows {
 		j, row := &o.Rows[i], &rows[i]
-		out.Jobs[i] = api.OrderJob{Rank: row.Rank, Job: j.ID, Name: j.Name, Project: j.Path, User: j.Owner, Shape: row.Shape, MinRuntimeMS: j.Contract.MinMs, Standing: row.Standing, Reason: row.Reason}
+		out.Jobs[i] = api.OrderJob{Rank: row.Rank, Job: max(0, j.ID), Name: j.Name, Project: pathText(j), User: j.Owner, Shape: row.Shape, MinRuntimeMS: j.Contract.MinMs, Standing: row.Standing, Reason: row.Reason}
 	}
 	if p := s.promise(o.Reserved, 0); p != nil {
 		out.Reserved = promiseText(p)

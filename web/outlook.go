@@ -27,11 +27,11 @@ func (s *server) showChanges(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) outlookOf(r *http.Request) (store.JobDetail, store.JobOutlook, error) {
-	d, err := s.store.Job(r.Context(), actorOf(r), ledger.JobID(pathID(r)))
+	d, err := s.readJob(r, ledger.JobID(pathID(r)))
 	if err != nil {
 		return d, store.JobOutlook{}, err
 	}
-	o, err := s.store.JobOutlook(r.Context(), d.ID)
+	o, err := s.readOutlook(r, d.ID)
 	return d, o, err
 }
 

@@ -79,7 +79,7 @@ func (s *server) peoplePage(r *http.Request, group ledger.GroupID, forms peopleF
 func (s *server) addRoles(r *http.Request, m *view.People) (int, error) {
 	actor, now := actorOf(r), s.store.Now()
 	offset := max(0, formID(r, "from"))
-	rows, err := s.store.People(r.Context(), store.PeopleQuery{Group: m.GroupID, Offset: offset, Limit: peopleShown + 1})
+	rows, err := s.readPeople(r, store.PeopleQuery{Group: m.GroupID, Offset: offset, Limit: peopleShown + 1})
 	if err != nil {
 		return 0, err
 	}
@@ -154,7 +154,7 @@ func (s *server) addJoins(r *http.Request, m *view.People) error {
 // addPeopleForms offers inviting to those who may, and granting to admins.
 func (s *server) addPeopleForms(r *http.Request, m *view.People, forms peopleForms) error {
 	actor, now := actorOf(r), s.store.Now()
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (s *server) join(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) joinPage(r *http.Request, form view.Form) (templ.Component, error) {
 	actor := actorOf(r)
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (s *server) joinPage(r *http.Request, form view.Form) (templ.Component, err
 			m.Projects = append(m.Projects, view.Option{Value: idText(g.ID), Text: g.Title + " (" + g.Path + ")"})
 		}
 	}
-	sent, err := s.store.JoinsOf(r.Context(), actor.Person)
+	sent, err := s.readJoins(r)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func rateText(ppm int64) string {
 
 // showPool is one pool: standings, the queue in order, devices, what runs.
 func (s *server) showPool(w http.ResponseWriter, r *http.Request) error {
-	b, err := s.store.PoolBoard(r.Context(), ledger.PoolID(pathID(r)))
+	b, err := s.readBoard(r, ledger.PoolID(pathID(r)))
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (s *server) liveRows(b *store.Board) []view.RunningRow {
 	rows := make([]view.RunningRow, 0, len(b.Live))
 	for i := range b.Live {
 		row := s.runningRow(&b.Live[i])
-		row.Node = nodesText(b.LiveNodes[row.JobID])
+		row.Node = nodesText(b.LiveNodes[i])
 		row.Standing = pathStanding(b.Standings, b.Live[i].Path, b.Policy)
 		rows = append(rows, row)
 	}

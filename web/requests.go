@@ -234,7 +234,7 @@ func (s *server) requestFormPage(r *http.Request, from ledger.RequestID, form vi
 			m.Note = full.Events[n-1].Note
 		}
 	}
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return nil, err
 	}

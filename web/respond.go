@@ -87,6 +87,7 @@ func refusalsOf(err error) ledger.Refusals {
 // with 500 and a reference, its text never shown.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	ref := visitOf(r.Context()).id
+	err = hideDenied(sightOf(r), err)
 	refusals := refusalsOf(err)
 	if len(refusals) == 0 {
 		var tooLarge *http.MaxBytesError

@@ -79,7 +79,7 @@ func (s *server) reviewLine(r *http.Request, full store.RequestFull, l store.Req
 	if short > 0 {
 		line.Short = hours(short)
 	}
-	rows, err := s.store.Tree(r.Context(), l.Pool, full.Period)
+	rows, err := s.readTree(r, l.Pool, full.Period)
 	if err != nil {
 		return line, short, err
 	}

@@ -172,7 +172,16 @@ func (s *server) guard(rt route) http.Handler {
 				return
 			}
 			visitOf(r.Context()).person = int64(actor.Person)
-			r = r.WithContext(context.WithValue(r.Context(), actorKey{}, actor))
+			sight, err := s.sightFor(r.Context(), actor)
+			if err != nil {
+				s.fail(w, r, err)
+				return
+			}
+			r = r.WithContext(context.WithValue(context.WithValue(r.Context(), actorKey{}, actor), sightKey{}, sight))
+			if err := s.visible(r, rt); err != nil {
+				s.fail(w, r, err)
+				return
+			}
 			if err := s.allowed(r, rt, actor); err != nil {
 				s.fail(w, r, err)
 				return

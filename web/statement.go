@@ -290,7 +290,7 @@ func entryURL(mv store.Movement) string {
 
 // addMembers lists who belongs to the project.
 func (s *server) addMembers(r *http.Request, m *view.Statement, g store.Group) error {
-	people, err := s.store.People(r.Context(), store.PeopleQuery{Group: g.ID, Limit: 200})
+	people, err := s.readPeople(r, store.PeopleQuery{Group: g.ID, Limit: 200})
 	if err != nil {
 		return err
 	}

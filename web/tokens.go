@@ -25,12 +25,12 @@ func (s *server) tokens(w http.ResponseWriter, r *http.Request) error {
 func (s *server) tokensPage(r *http.Request, form view.Form, secret string) (templ.Component, error) {
 	actor, now := actorOf(r), s.store.Now()
 	m := view.Tokens{Form: form, Secret: secret}
-	groups, err := s.store.Groups(r.Context())
+	groups, err := s.readGroups(r)
 	if err != nil {
 		return nil, err
 	}
 	m.Groups = tokenGroups(actor, groups, now)
-	list, err := s.store.Tokens(r.Context(), actor.Person)
+	list, err := s.readTokens(r)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,9 @@ import (
 // whyShort is a job's explanation in lists: its reason while it waits, else what
 // happened last.
 func (s *server) whyShort(j *store.JobLine, lookbackMs int64) string {
+	if j.ID == scheduler.HiddenJob {
+		return ""
+	}
 	switch j.State {
 	case "waiting":
 		return s.reasonSentence(j, lookbackMs, nil)
@@ -122,7 +125,7 @@ func (s *server) whyHere(d *store.JobDetail, last *store.AttemptLine, names sche
 // whyStopped says why an attempt ends or ended.
 func (s *server) whyStopped(d *store.JobDetail, last *store.AttemptLine, names scheduler.Names) string {
 	if e := last.Evict(); e != nil {
-		return scheduler.EvictionSentence(e, "job "+idText(last.StopByJob), d.Policy.LookbackMs, names)
+		return scheduler.EvictionSentence(e, scheduler.JobName(last.StopByJob), d.Policy.LookbackMs, names)
 	}
 	if last.Rule != "" {
 		text := scheduler.StopSentence(scheduler.Rule(last.Rule))
@@ -148,7 +151,7 @@ func (s *server) evictionFacts(d *store.JobDetail, a *store.AttemptLine, names s
 	facts := []view.Fact{{Name: "Rule", Value: a.Rule, ID: "eviction-rule"}}
 	lost := max(0, a.StopAsked.MillisSince(max(a.Started, a.Checkpoint)))
 	if e != nil {
-		facts = append(facts, view.Fact{Name: "For", Value: "job " + idText(a.StopByJob), ID: "eviction-by"})
+		facts = append(facts, view.Fact{Name: "For", Value: scheduler.JobName(a.StopByJob), ID: "eviction-by"})
 		lost = e.LostMs
 	}
 	facts = append(facts, view.Fact{Name: "When", Value: s.clockOrDay(a.StopAsked), Exact: s.when(a.StopAsked).Exact})
@@ -355,7 +358,9 @@ func (s *server) wireWhy(d *store.JobDetail) api.Why {
 	if d.State == "waiting" && d.Reason != nil {
 		out.Facts = map[string]string{}
 		for _, f := range d.Reason.Facts {
-			out.Facts[f.Name] = f.Value
+			if out.Facts[f.Name] = f.Value; f.Name == scheduler.FactHolder && f.Value == idText(scheduler.HiddenJob) {
+				out.Facts[f.Name] = ledger.Hidden
+			}
 		}
 	}
 	if r := s.wireRenewal(d); r != nil {

@@ -140,7 +140,11 @@ func printNode(p *page, n *api.Node) {
 		if j.ProtectedUntil != nil {
 			money += ", protected" + until(j.ProtectedUntil)
 		}
-		p.line("job %d\t%s, %s of %s, %s, devices %s", j.Job, j.State, j.Project, j.User, money, deviceList(j.Devices))
+		who := j.Project
+		if j.User != "" {
+			who += " of " + j.User
+		}
+		p.line("job %s\t%s, %s, %s, devices %s", jobNumber(j.Job), j.State, who, money, deviceList(j.Devices))
 	}
 	if len(n.Events) > 0 {
 		p.line("")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -175,6 +176,14 @@ func (c *orderCommand) Run(ctx context.Context, t *terminal) error {
 	return t.print(got, func(p *page) { printOrder(p, got) })
 }
 
+// jobNumber writes a job's number; one that may not be seen has none.
+func jobNumber(id ledger.JobID) string {
+	if id == 0 {
+		return "–"
+	}
+	return strconv.FormatInt(int64(id), 10)
+}
+
 func printOrder(p *page, o api.PoolOrder) {
 	if o.Reserved != "" {
 		p.line("Reserved start: %s", o.Reserved)
@@ -190,7 +199,7 @@ func printOrder(p *page, o api.PoolOrder) {
 	p.line("")
 	p.line("PLACE\tJOB\tPROJECT\tUSER\tSHAPE\tPROTECTED FOR\tSTANDING\tWHY")
 	for _, j := range o.Jobs {
-		p.line("%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s", j.Rank, j.Job, j.Project, j.User, j.Shape, span(j.MinRuntimeMS), j.Standing, j.Reason)
+		p.line("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", j.Rank, jobNumber(j.Job), j.Project, cmp.Or(j.User, "–"), j.Shape, span(j.MinRuntimeMS), j.Standing, j.Reason)
 	}
 	if o.Next != "" {
 		p.line("More: --after %s", o.Next)

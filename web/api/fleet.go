@@ -106,7 +106,7 @@ type NodeRepair struct {
 
 // NodeJob is a job that holds devices of a node.
 type NodeJob struct {
-	Job            ledger.JobID `json:"job"`
+	Job            ledger.JobID `json:"job"` // 0: of another project that the reader may not see
 	Name           string       `json:"name,omitempty"`
 	Project        string       `json:"project"`
 	User           string       `json:"user"`

@@ -72,7 +72,7 @@ type OrderGroup struct {
 // OrderJob is one waiting job at its place.
 type OrderJob struct {
 	Rank         int          `json:"rank"` // 0: the last cycle did not come to it
-	Job          ledger.JobID `json:"job"`
+	Job          ledger.JobID `json:"job"`  // 0: of another project that the reader may not see
 	Name         string       `json:"name,omitempty"`
 	Project      string       `json:"project"`
 	User         string       `json:"user"`

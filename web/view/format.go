@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,6 +44,11 @@ func dash(s string) string {
 		return "–"
 	}
 	return s
+}
+
+// commaed joins what is there with a comma.
+func commaed(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
 }
 
 func orDash(n Num) Num {

@@ -10,6 +10,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
+	"cmp"
 	"strconv"
 
 	"tranche/ledger"
@@ -866,7 +867,7 @@ func deviceTable(rows []DeviceRow) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = state(d.Mark, d.Mark.name()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = state(d.Mark, cmp.Or(d.Who, d.Mark.name())).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -39,7 +39,13 @@ const (
 )
 
 // GroupURL is a program's page or a project's statement: the handler looks which.
-func GroupURL(id ledger.GroupID) string { return "/groups/" + itoa(id) }
+// A group that the reader may not see has none.
+func GroupURL(id ledger.GroupID) string {
+	if id <= 0 {
+		return ""
+	}
+	return "/groups/" + itoa(id)
+}
 
 // SplitURL takes the split of a program's pot (POST pool, mode, share_<group id>).
 func SplitURL(id ledger.GroupID) string { return GroupURL(id) + "/split" }
@@ -56,8 +62,13 @@ func ReviewURL(id ledger.RequestID) string { return RequestURL(id) + "/review" }
 // WithdrawURL takes a request back (POST).
 func WithdrawURL(id ledger.RequestID) string { return RequestURL(id) + "/withdraw" }
 
-// JobURL is one job with its explanation.
-func JobURL(id ledger.JobID) string { return JobsURL + "/" + itoa(id) }
+// JobURL is one job with its explanation; a job that the reader may not see has none.
+func JobURL(id ledger.JobID) string {
+	if id <= 0 {
+		return ""
+	}
+	return JobsURL + "/" + itoa(id)
+}
 
 // JobVerbURL takes a verb on a job: cancel, pause, resume, stop (POST).
 func JobVerbURL(id ledger.JobID, verb string) string { return JobURL(id) + "/" + verb }
