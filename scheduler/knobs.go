@@ -74,6 +74,7 @@ func Knobs() []Knob {
 		{"placer", "Placement", "Placement", UnitChoice, 0, 0, []string{"best-fit"}, "How nodes are chosen among those with room: best-fit keeps the least left over.", "Placer"},
 		{"visibility", "Others' projects", "Visibility", UnitChoice, 0, 0, []string{"open", "closed"}, "open: everybody signed in sees names, shares, usage, standings, queue and job shapes of all groups. closed: of groups where one has no role at or above, one sees the numbers that decide the order, but \"another project\" for every name.", "Visibility"},
 		{"max_steps", "Work of a cycle", "Bounds", UnitCount, 1000, 1_000_000_000, nil, "Most candidates one cycle looks at; the rest waits for the next. More considers longer queues at once and takes longer.", "MaxSteps"},
+		{"max_starts", "Starts of a cycle", "Bounds", UnitCount, 1, 100_000, nil, "Most jobs one cycle starts; the rest waits for the next, which follows at once. One transaction carries them all out: more makes a fleet that comes up full sooner, and that transaction longer.", "MaxStarts"},
 	}
 }
 

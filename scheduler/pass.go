@@ -36,7 +36,7 @@ func (pc *poolCycle) pass(money int) {
 	tn := newTournament(&pc.fields[money])
 	pc.enter(tn, money)
 	pc.growReasons(money)
-	for g := tn.first(); g >= 0 && pc.plan.Steps < pc.p.MaxSteps; g = tn.first() {
+	for g := tn.first(); g >= 0 && !pc.spent(); g = tn.first() {
 		cu := pc.cursor[g]
 		// Without reasons to give, a project that cannot start anything is not gone through.
 		if brief && cu.looked == 0 && !cu.fell && !pc.matters(cu, money) && pc.hopeless(cu.queue, money) {
@@ -70,6 +70,11 @@ func (pc *poolCycle) pass(money int) {
 		pc.refuseAll(pc.cursor[g], WhyOutOfWork)
 		tn.remove(g)
 	}
+}
+
+// spent says whether the cycle has looked at, or starts, as much as one may.
+func (pc *poolCycle) spent() bool {
+	return pc.plan.Steps >= pc.p.MaxSteps || pc.p.MaxStarts > 0 && len(pc.plan.Starts) >= pc.p.MaxStarts
 }
 
 // growReasons makes room for a reason per waiting job, which are many and large.

@@ -18,7 +18,7 @@ var renew = flag.Bool("renew", false, "write the recorded plans' hashes anew")
 // Cycles recorded on running sites (tranched replay CYCLE --snapshot FILE) decide to
 // the same bytes as then, until somebody changes a rule on purpose: one with a
 // reserved start on a demo, and two of a public trace's busiest day, in which many
-// start at once and in which a gang takes the place of 23 unfunded jobs.
+// start at once and in which a gang takes the place of 23 attempts.
 func TestRecordedCyclesDecideAsTheyDid(t *testing.T) {
 	files, err := filepath.Glob("testdata/recorded/*.json.gz")
 	if err != nil || len(files) != 3 {

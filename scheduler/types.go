@@ -31,6 +31,7 @@ type Policy struct {
 	EvictBurst        int64  `json:"evict_burst"`         // its size
 	Placer            string `json:"placer"`              // "best-fit"
 	MaxSteps          int64  `json:"max_steps"`           // bound on one cycle's work, in candidate looks
+	MaxStarts         int    `json:"max_starts"`          // and most starts of one cycle, which one transaction carries out; 1,000; 0 = no bound
 	FreezePPM         int64  `json:"freeze_ppm"`          // storm: part of a pool gone silent that freezes it; 200,000
 	FreezeNodes       int64  `json:"freeze_nodes"`        // and at least so many; 3
 	CheckBad          int64  `json:"check_bad"`           // bad health checks in a row that make a node degraded; 3
@@ -57,7 +58,7 @@ func DefaultPolicy() Policy {
 		MarginPPM: 50_000, GraceMs: minute, GraceCapMs: 10 * minute, UnfundedGraceMs: 15_000,
 		MaxRuntimeMs: 7 * 24 * 60 * minute, HoldStepMs: 15 * minute, DebugMinMs: 15 * minute, DebugGPUs: 2,
 		HeadsPerProject: 32, PastProtectionPPM: 1_000_000, EvictPerMinute: 600, EvictBurst: 600,
-		Placer: "best-fit", MaxSteps: 500_000, FreezePPM: 200_000, FreezeNodes: 3,
+		Placer: "best-fit", MaxSteps: 500_000, MaxStarts: 1000, FreezePPM: 200_000, FreezeNodes: 3,
 		CheckBad: 3, CheckGood: 5, CheckDwellMs: 5 * minute, AutoDrainPPM: 100_000,
 		ReservedStarts: true, LargeMinPPM: 250_000, HolderEvicts: true,
 		IdleAfterMs: 30 * minute, IdleBelowPPM: 50_000, Visibility: "open",

@@ -194,35 +194,42 @@ func (c *pointer) shift(ch change) {
 	}
 }
 
-// Usage gives every project's sums at Now, sorted by pool and project, in the
+// Usage gives the sums at Now of every project that has any, sorted by pool and project, in the
 // room of into (nil is fine).
 // Cost: O(series).
 func (l *Lookback) Usage(into []Usage) []Usage {
 	out := slices.Grow(into[:0], len(l.keys))
 	for i, k := range l.keys {
-		if k.member != 0 {
+		sum := l.lists[i].sum()
+		if k.member != 0 || sum == 0 {
 			continue
 		}
 		if n := len(out); n == 0 || out[n-1].Pool != k.pool || out[n-1].Project != k.project {
 			out = append(out, Usage{Pool: k.pool, Project: k.project})
 		}
 		if last := &out[len(out)-1]; k.class == 0 {
-			last.Funded = l.lists[i].sum()
+			last.Funded = sum
 		} else {
-			last.Unfunded = l.lists[i].sum()
+			last.Unfunded = sum
 		}
+	}
+	if len(out) == 0 {
+		return nil // as one that was never used, and as an empty list is recorded
 	}
 	return out
 }
 
-// Members gives every member's funded sum at Now, sorted by pool, project and
+// Members gives the funded sum at Now of every member that has any, sorted by pool, project and
 // member, in the room of into. Shares are the caller's to fill.
 func (l *Lookback) Members(into []MemberUsage) []MemberUsage {
 	out := slices.Grow(into[:0], len(l.keys))
 	for i, k := range l.keys {
-		if k.member != 0 {
-			out = append(out, MemberUsage{Pool: k.pool, Project: k.project, Member: k.member, Funded: l.lists[i].sum()})
+		if sum := l.lists[i].sum(); k.member != 0 && sum != 0 {
+			out = append(out, MemberUsage{Pool: k.pool, Project: k.project, Member: k.member, Funded: sum})
 		}
+	}
+	if len(out) == 0 {
+		return nil
 	}
 	return out
 }

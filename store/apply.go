@@ -43,6 +43,9 @@ func (w *World) Apply(ctx context.Context, p *scheduler.Plan) (scheduler.Applied
 		batch.Queue(`update dispatcher set cycle = $1, bucket_milli_tokens = $2, bucket_at = $3, last_instant = greatest(last_instant, $4), tried = $5`,
 			p.Cycle, p.Bucket.MilliTokens, p.Bucket.At, p.Now, triedIDs(p))
 		tx.Notify(channelPage)
+		if c.policy.MaxStarts > 0 && len(p.Starts) >= c.policy.MaxStarts {
+			tx.Notify(channelCycle) // there may be more to start
+		}
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("write the cycle: %w", err)
 		}
@@ -146,9 +149,11 @@ func (c *carrying) lock(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	var purses []purse
+	wanted := map[purse]bool{}
 	want := func(id ledger.JobID) {
 		if l := c.lives[id]; l != nil {
-			if p := (purse{l.job.Project, l.job.Pool}); !slices.Contains(purses, p) {
+			if p := (purse{l.job.Project, l.job.Pool}); !wanted[p] {
+				wanted[p] = true
 				purses = append(purses, p)
 			}
 		}
@@ -230,7 +235,7 @@ func (c *carrying) lockNodes(ctx context.Context, tx *Tx, nodes []ledger.NodeID)
 	}
 	r := &reading{snap: &scheduler.Snapshot{}}
 	batch := &pgx.Batch{}
-	batch.Queue(`select `+nodeColumns+` from nodes n where n.id = any($1) and n.retired_at is null order by n.id for update of n`, nodes).Query(r.scanNodes)
+	batch.Queue(`select `+nodeColumns+` from `+nodeTables+` where n.id = any($1) and n.retired_at is null order by n.id for update of n`, nodes).Query(r.scanNodes)
 	type tenantRow struct {
 		tenant scheduler.Tenant
 		phase  string

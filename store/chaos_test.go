@@ -83,6 +83,7 @@ func (c *chaos) step(t *testing.T) {
 		c.world = c.World(c.world.leader) // another server leads from here
 	}
 	c.cycle(t)
+	c.sameView(t)
 }
 
 // tolerate lets refusals pass: chaos asks for what may not be.

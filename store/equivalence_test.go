@@ -251,6 +251,7 @@ func (k *twin) turn(t testing.TB, e sim.Event, plans []*scheduler.Plan) {
 		t.Fatal(err)
 	}
 	k.cycle(t)
+	k.sameView(t)
 	want := plans[k.cycles]
 	k.cycles++
 	if k.report.Plan.Hash() != e.Hash {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"tranche/ledger"
 	"tranche/scheduler"
 )
@@ -61,21 +59,6 @@ func (l *life) mayRenew(p *scheduler.Policy, ms *int64) *ledger.Refusal {
 			"New protection lasts from "+ledger.FormatMillis(leastMinimumMs)+" to "+ledger.FormatMillis(p.CapMs)+".")
 	}
 	return nil
-}
-
-// scanAsks adds what owners and telemetry say about live attempts.
-func (r *reading) scanAsks(rows pgx.Rows) error {
-	for rows.Next() {
-		var attempt ledger.AttemptID
-		var renew, warned int64
-		var idle ledger.Instant
-		if err := rows.Scan(&attempt, &renew, &warned, &idle); err != nil {
-			return err
-		}
-		l := &r.snap.Live[r.byAttempt[attempt]]
-		l.RenewMs, l.WarnedMs, l.IdleSince = renew, warned, idle
-	}
-	return rows.Err()
 }
 
 // unprotect ends the protection of an attempt that was idle for too long.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -139,6 +140,34 @@ func (k *site) cycle(t testing.TB) scheduler.Applied {
 	}
 	k.report = report
 	return report.Applied
+}
+
+// sameView fails when what the world keeps between snapshots differs from what a new
+// reader sees.
+func (k *site) sameView(t testing.TB) {
+	t.Helper()
+	var views [2]string
+	for i, e := range []*eye{&k.world.eye, {}} {
+		r, err := e.read(t.Context(), k.Store, k.leaderPool, k.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(r.snap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		views[i] = string(text)
+	}
+	if views[0] != views[1] {
+		at := 0
+		for at < min(len(views[0]), len(views[1])) && views[0][at] == views[1][at] {
+			at++
+		}
+		for i, name := range []string{"kept", "anew"} {
+			t.Errorf("%s: …%s…", name, views[i][max(0, at-200):min(len(views[i]), at+200)])
+		}
+		t.FailNow()
+	}
 }
 
 // pass moves the clock.

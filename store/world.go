@@ -15,8 +15,8 @@ import (
 )
 
 // World is the dispatcher's view of the database, for one leader. It is used by
-// one goroutine. Between snapshots it keeps the lookback, so that a cycle reads
-// only the occupancy that is new.
+// one goroutine. Between snapshots it keeps the lookback, jobs, attempts and
+// placements, so that a cycle reads only what is new of them.
 type World struct {
 	store  *Store
 	leader *Leader
@@ -34,7 +34,7 @@ func (s *Store) World(l *Leader) *World {
 }
 
 // Snapshot reads everything one cycle decides from, in one unchanging view and
-// two round trips. Its instant never goes back behind an earlier cycle's.
+// three round trips. Its instant never goes back behind an earlier cycle's.
 func (w *World) Snapshot(ctx context.Context, now ledger.Instant) (*scheduler.Snapshot, error) {
 	r, err := w.eye.read(ctx, w.store, w.store.leaderPool, now)
 	if err != nil {
@@ -44,16 +44,22 @@ func (w *World) Snapshot(ctx context.Context, now ledger.Instant) (*scheduler.Sn
 	return r.snap, nil
 }
 
-// eye reads snapshots and keeps the lookback between them. It is used by one
-// goroutine at a time.
-type eye struct{ usage *usageView }
+// eye reads snapshots and keeps between them what need not be read again. It is
+// used by one goroutine at a time.
+type eye struct {
+	usage *usageView
+
+	waiting kept[ledger.JobID, scheduler.Job]
+	live    kept[ledger.AttemptID, liveRow]
+	placed  kept[place, memberRow]
+}
 
 // read takes a snapshot at an instant, or at the last cycle's where that is later.
 func (e *eye) read(ctx context.Context, s *Store, pool *pgxpool.Pool, now ledger.Instant) (*reading, error) {
 	var done *reading
 	opt := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := s.run(ctx, pool, "snapshot", opt, func(tx *Tx) error {
-		r := &reading{snap: &scheduler.Snapshot{Now: now}, funds: map[purse]*ledger.Funds{}, byAttempt: map[ledger.AttemptID]int{}}
+		r := &reading{snap: &scheduler.Snapshot{Now: now}, funds: map[purse]*ledger.Funds{}}
 		if err := r.frame(ctx, tx); err != nil {
 			return err
 		}
@@ -62,10 +68,15 @@ func (e *eye) read(ctx context.Context, s *Store, pool *pgxpool.Pool, now ledger
 		}
 		batch := &pgx.Batch{}
 		r.queue(batch)
+		e.queue(batch, r.snap.Policy.HeadsPerProject)
 		e.usage.queue(batch, r.snap.Now)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
+		if err := e.refresh(ctx, tx); err != nil {
+			return fmt.Errorf("read what has changed: %w", err)
+		}
+		e.fill(r)
 		if err := e.usage.complete(ctx, tx, r.snap.Now); err != nil {
 			return err
 		}
@@ -74,7 +85,7 @@ func (e *eye) read(ctx context.Context, s *Store, pool *pgxpool.Pool, now ledger
 		return nil
 	})
 	if err != nil {
-		e.usage = nil // it may be half way: read it anew
+		*e = eye{} // what it keeps may be half way: read it anew
 		return nil, err
 	}
 	return done, nil
@@ -82,15 +93,16 @@ func (e *eye) read(ctx context.Context, s *Store, pool *pgxpool.Pool, now ledger
 
 // reading is a snapshot under construction.
 type reading struct {
-	snap      *scheduler.Snapshot
-	funds     map[purse]*ledger.Funds
-	runs      []scheduler.Run // of snap.Live
-	segments  [][]scheduler.Segment
-	byAttempt map[ledger.AttemptID]int
-	shares    []memberShare
-	xmin      int64
-	last      ledger.Instant // the cycle before
-	today     ledger.Instant // when the day began, in the accounting zone
+	snap     *scheduler.Snapshot
+	funds    map[purse]*ledger.Funds
+	runs     []scheduler.Run // of snap.Live
+	segments [][]scheduler.Segment
+	promised map[ledger.AttemptID][]ledger.Piece
+	limits   []ledger.PathLimit // of programs; by program and period
+	shares   []memberShare
+	xmin     int64
+	last     ledger.Instant // the cycle before
+	today    ledger.Instant // when the day began, in the accounting zone
 }
 
 // frame reads the cycle's number, instant, policy and bucket.
@@ -134,21 +146,12 @@ func (r *reading) queue(batch *pgx.Batch) {
 		return []any{&m.project, &m.member, &m.share, &m.capGPUs}
 	}))
 	batch.Queue(sqlAllLots, s.Now, ledger.Available).Query(func(rows pgx.Rows) error { return scanLots(rows, r.funds) })
-	batch.Queue(sqlAllLimits, s.Now).Query(func(rows pgx.Rows) error { return scanLimits(rows, r.funds) })
-	batch.Queue(`select ` + nodeColumns + ` from nodes n where n.retired_at is null order by n.id`).Query(r.scanNodes)
-	batch.Queue(`select ` + jobColumns + `, ` + attemptColumns + ` from attempts a join jobs j on j.id = a.job_id
-		where a.phase <> 'closed' order by a.job_id, a.n`).Query(r.scanLive)
-	batch.Queue(`select ` + memberColumns + ` from placements p join attempts a on a.id = p.attempt_id
-		where a.phase <> 'closed' order by p.attempt_id, p.rank`).Query(r.scanPlaced)
+	batch.Queue(sqlAllLimits, s.Now).Query(each(&r.limits, func(l *ledger.PathLimit) []any {
+		return []any{&l.Program, &l.Pool, &l.Period, &l.Limit, &l.Used}
+	}))
+	batch.Queue(`select ` + nodeColumns + ` from ` + nodeTables + ` where n.retired_at is null order by n.id`).Query(r.scanNodes)
 	batch.Queue(`select h.attempt_id, h.lot_id, h.amount, h.spent, h.released from hold_pieces h join attempts a on a.id = h.attempt_id
 		where a.phase = 'reserved' order by h.attempt_id, h.n`).Query(r.scanPromised)
-	batch.Queue(`select a.id, a.renew_ms, a.warned_ms, a.idle_since from attempts a
-		where a.phase = 'running' and (a.renew_ms > 0 or a.warned_ms > 0 or a.idle_since is not null)`).Query(r.scanAsks)
-	// The heads of every member, so that one member's long array hides nobody.
-	batch.Queue(`select `+jobColumns+` from (select distinct pool_id, project_id, member_id from jobs where state = 'pending' and not blocked) q
-		cross join lateral (select * from jobs h where h.state = 'pending' and not h.blocked and h.pool_id = q.pool_id and h.project_id = q.project_id
-			and h.member_id = q.member_id order by h.urgency desc, h.queue_seq, h.id limit $1) j
-		order by j.pool_id, j.project_id, j.urgency desc, j.queue_seq, j.id`, s.Policy.HeadsPerProject).Query(each(&s.Waiting, jobFields))
 }
 
 // each collects rows through a function that says where the columns go.
@@ -179,10 +182,13 @@ func (r *reading) scanShares(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// nodeColumns are what scheduler.Node consists of, of "nodes n".
+// nodeColumns are what scheduler.Node consists of.
 const nodeColumns = `n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.health, n.drain, n.degraded_since is not null, n.maint_from, n.maint_until,
-	coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id), '{}'),
-	coalesce((select array_agg(idx order by idx) from devices d where d.node_id = n.id and d.dead), '{}')`
+	coalesce(d.every, '{}'), coalesce(d.dead, '{}')`
+
+// nodeTables are what they are columns of.
+const nodeTables = `nodes n left join lateral (select array_agg(idx order by idx) as every, array_agg(idx order by idx) filter (where dead) as dead
+	from devices where node_id = n.id) d on true`
 
 func (r *reading) scanNodes(rows pgx.Rows) error {
 	for rows.Next() {
@@ -217,49 +223,16 @@ func healthOf(health, drain string, degraded bool) scheduler.Health {
 	return scheduler.Healthy
 }
 
-func (r *reading) scanLive(rows pgx.Rows) error {
-	for rows.Next() {
-		var job scheduler.Job
-		var run scheduler.Run
-		var fence int64
-		var phase string
-		var recorded ledger.Instant
-		if err := rows.Scan(append(jobFields(&job), attemptFields(&run, &fence, &phase, &recorded)...)...); err != nil {
-			return err
-		}
-		run.Contract = job.Contract
-		enterPhase(&run, phase)
-		r.byAttempt[run.Attempt] = len(r.runs)
-		r.runs = append(r.runs, run)
-		r.segments = append(r.segments, after(run.Segments(), recorded))
-		r.snap.Live = append(r.snap.Live, run.Live(job, nil))
-	}
-	return rows.Err()
-}
-
-// scanPromised adds what the holders of reserved starts have set aside.
+// scanPromised reads what the holders of reserved starts have set aside.
 func (r *reading) scanPromised(rows pgx.Rows) error {
+	r.promised = map[ledger.AttemptID][]ledger.Piece{}
 	for rows.Next() {
 		var attempt ledger.AttemptID
 		var p ledger.Piece
 		if err := rows.Scan(&attempt, &p.Lot, &p.Amount, &p.Spent, &p.Released); err != nil {
 			return err
 		}
-		l := &r.snap.Live[r.byAttempt[attempt]]
-		l.Hold = append(l.Hold, p)
-	}
-	return rows.Err()
-}
-
-func (r *reading) scanPlaced(rows pgx.Rows) error {
-	for rows.Next() {
-		var m memberRow
-		if err := rows.Scan(m.fields()...); err != nil {
-			return err
-		}
-		l := &r.snap.Live[r.byAttempt[m.attempt]]
-		l.ProvenMs = max(l.ProvenMs, m.part.seenMs)
-		l.Placed = append(l.Placed, m.placed) // a gang owns its devices until the last member has ended
+		r.promised[attempt] = append(r.promised[attempt], p)
 	}
 	return rows.Err()
 }
@@ -267,6 +240,7 @@ func (r *reading) scanPlaced(rows pgx.Rows) error {
 // finish puts funds and usage in their order.
 func (r *reading) finish(usage *usageView) {
 	s := r.snap
+	r.addLimits()
 	for _, f := range r.funds {
 		s.Funds = append(s.Funds, *f)
 	}
@@ -285,12 +259,43 @@ const (
 		left join accounts a on a.kind = $2 and a.pool_id = l.pool_id and a.period_id = l.period_id and a.group_id = l.project_id and a.lot_id = l.id
 		left join balances b on b.account_id = a.id
 		where l.last > $1 order by l.pool_id, l.project_id, l.last, l.id`
-	sqlAllLimits = `select g.id, p.pool_id, p.program_id, top.path, p.period_id, p.received, p.used
-		from path_limits p join groups top on top.id = p.program_id
-		join groups g on g.kind = 'project' and starts_with(g.path, rtrim(top.path, '/') || '/')
-		join periods on periods.id = p.period_id and periods.last > $1
-		order by p.program_id, p.pool_id, p.period_id, g.id`
+	sqlAllLimits = `select p.program_id, p.pool_id, p.period_id, p.received, p.used
+		from path_limits p join periods on periods.id = p.period_id and periods.last > $1
+		order by p.program_id, p.pool_id, p.period_id`
 )
+
+// addLimits gives every project's funds the limits of the programs above it, by
+// program and period, as far as it has lots of that period.
+func (r *reading) addLimits() {
+	if len(r.limits) == 0 {
+		return
+	}
+	groups := make(map[ledger.GroupID]*scheduler.Group, len(r.snap.Groups))
+	for i := range r.snap.Groups {
+		groups[r.snap.Groups[i].ID] = &r.snap.Groups[i]
+	}
+	type key struct {
+		program ledger.GroupID
+		pool    ledger.PoolID
+	}
+	limits := make(map[key][]ledger.PathLimit, len(r.limits))
+	for _, l := range r.limits {
+		l.Path = groups[l.Program].Path
+		limits[key{l.Program, l.Pool}] = append(limits[key{l.Program, l.Pool}], l)
+	}
+	for purse, f := range r.funds {
+		for g := groups[purse.project]; g != nil; g = groups[g.Parent] {
+			for _, l := range limits[key{g.ID, purse.pool}] {
+				if slices.ContainsFunc(f.Lots, func(lot ledger.Lot) bool { return lot.Period == l.Period }) {
+					f.Limits = append(f.Limits, l)
+				}
+			}
+		}
+		slices.SortFunc(f.Limits, func(a, b ledger.PathLimit) int {
+			return cmp.Or(cmp.Compare(a.Program, b.Program), cmp.Compare(a.Period, b.Period))
+		})
+	}
+}
 
 // usageView keeps the lookback between snapshots. Closed attempts come from
 // usage_segments, each once; live ones from what the snapshot says of them.

@@ -8,11 +8,11 @@ import (
 	"tranche/scheduler"
 )
 
-// A cycle's work is bounded in steps. What it leaves out says so, and is not left
+// A cycle's work is bounded, in steps and in starts. What it leaves out says so, and is not left
 // out for ever: with a bound far too small every job still starts.
 func TestABoundOnWorkStarvesNobody(t *testing.T) {
 	p := scheduler.DefaultPolicy()
-	p.MaxSteps = 40
+	p.MaxSteps, p.MaxStarts = 40, 3
 	l := newLab(t, 8, Config{Policy: p, Start: Epoch, Seed: 12})
 	var jobs []ledger.JobID
 	for i := range 200 {
@@ -30,6 +30,9 @@ func TestABoundOnWorkStarvesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		most = max(most, l.plan.Steps)
+		if len(l.plan.Starts) > p.MaxStarts+1 { // the holder of the reserved start is no part of the queue
+			t.Errorf("%d starts in a cycle, bound %d", len(l.plan.Starts), p.MaxStarts)
+		}
 		for i := range l.plan.Reasons {
 			if l.plan.Reasons[i].Code == scheduler.WhyOutOfWork {
 				cut++
