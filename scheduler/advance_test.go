@@ -161,6 +161,58 @@ func TestL11AttemptsAndCredit(t *testing.T) {
 	c.want(JobOver, ResultOK)
 }
 
+// A node that is lost gives back what was charged since the last checkpoint alone.
+func TestTheCreditBeginsAtTheLastCheckpoint(t *testing.T) {
+	c := newCourse(t)
+	c.start(EvLeased, 1, 2*anHour, Contract{Resumable: true})
+	c.at(0, Event{Kind: EvClaimed})
+	c.life.Run.Checkpoint = begun.Add(anHour)
+	c.at(90*aMinute+5*aMinute, Event{Kind: EvLost, ElapsedMs: 90 * aMinute})
+	c.books(92, 0, 12, 4)
+}
+
+// The claim draws the hold anew from the lots that are valid then: another one than at
+// the nomination, or none, and then it is refused.
+func TestTheClaimDrawsFromTheLotsValidThen(t *testing.T) {
+	c := newCourse(t)
+	c.start(EvNominated, 1, 2*anHour, Contract{Resumable: true})
+	c.at(aMinute, Event{Kind: EvLeased})
+	over, next := c.lot, c.lot
+	over.Last = begun.Add(aMinute)
+	next.ID, next.First, next.Available = 2, begun.Add(aMinute), 100*ledger.GPUHour
+	claim := Event{Kind: EvClaimed, At: begun.Add(2 * aMinute), Lots: []ledger.Lot{over, next}}
+	claim.Funds = &ledger.Funds{Project: 2, Pool: 1, Path: "/lab/a", Lots: []ledger.Lot{over, next}}
+	st, refusal := Advance(c.life, claim)
+	if h := st.Next.Run.Hold; refusal != nil || len(st.Entries) != 2 || len(h) != 1 || h[0] != (ledger.Piece{Lot: 2, Amount: 16 * ledger.GPUHour}) {
+		t.Errorf("hold %+v, %d entries, %v", h, len(st.Entries), refusal)
+	}
+	claim.Funds.Lots = claim.Funds.Lots[:1]
+	if _, refusal = Advance(c.life, claim); refusal == nil || refusal.Kind != ledger.Short {
+		t.Errorf("without a lot: %v", refusal)
+	}
+}
+
+// New protection that would end sooner than the old one changes nothing about it.
+// Protection that idleness ends is over then, and the budget goes on paying.
+func TestProtectionIsProlongedAndEnded(t *testing.T) {
+	c := newCourse(t)
+	c.start(EvLeased, 1, 2*anHour, Contract{Resumable: true})
+	c.at(0, Event{Kind: EvClaimed})
+	c.at(aMinute, Event{Kind: EvRenewed, FromMs: 2 * anHour, ToMs: 2 * anHour, Until: begun.Add(anHour)})
+	if got := c.life.Run.ProtectedUntil; got != begun.Add(2*anHour) {
+		t.Errorf("protected for %s", Span(got.MillisSince(begun)))
+	}
+	c.at(anHour, Event{Kind: EvUnprotected})
+	if c.at(anHour+aMinute, Event{Kind: EvUnprotected}) {
+		t.Error("protection ended twice")
+	}
+	if r := c.life.Run; r.ProtectedUntil != begun.Add(anHour) || !r.Funded || r.HoldUntilMs != 2*anHour {
+		t.Errorf("after it ended: protected for %s, funded %t, held for %s", Span(r.ProtectedUntil.MillisSince(begun)), r.Funded, Span(r.HoldUntilMs))
+	}
+	c.at(90*aMinute, Event{Kind: EvFinished, ElapsedMs: 90 * aMinute})
+	c.books(88, 0, 12, 0)
+}
+
 // Whoever is evicted pays to the signal; the grace is recorded and free.
 func TestEvictionPaysToTheSignal(t *testing.T) {
 	c := newCourse(t)

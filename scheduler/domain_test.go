@@ -106,3 +106,19 @@ func TestRoomLeftCountsWhoIsProtectedThen(t *testing.T) {
 		t.Errorf("instants %v", got)
 	}
 }
+
+// A minimum runtime may end where a window begins, and begin where one ends.
+func TestWindowsAreHalfOpen(t *testing.T) {
+	nodes := []Node{{ID: 1}}
+	pc := roomsOf(begun, nodes)
+	pc.block(0, window{begun.Add(100), begun.Add(200)})
+	for at, want := range map[int64]bool{0: false, 40: false, 41: true, 150: true, 199: true, 200: false} {
+		if got := pc.crosses(0, begun.Add(at), 60); got != want {
+			t.Errorf("60 ms from %d on cross [100, 200): %t", at, got)
+		}
+	}
+	a, b := window{begun, begun.Add(100)}, window{begun.Add(100), begun.Add(200)}
+	if a.meets(b) || b.meets(a) || !a.meets(window{begun.Add(99), begun.Add(100)}) || !b.meets(window{begun, 0}) || (window{begun.Add(200), 0}).meets(b) {
+		t.Error("windows that only touch meet, or others do not")
+	}
+}

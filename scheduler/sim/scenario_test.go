@@ -41,6 +41,7 @@ func TestVictims(t *testing.T) {
 	play(t, "victims_needless")
 	play(t, "victims_all_counted")
 	play(t, "victims_all_counted_in_a_room")
+	play(t, "vacated")
 }
 
 // Inside a project and in the second pass, and how much a cycle looks at.
