@@ -213,6 +213,18 @@ func TestProtectionIsProlongedAndEnded(t *testing.T) {
 	c.books(88, 0, 12, 0)
 }
 
+// A member that claims late does not take back what a renewal has granted meanwhile.
+func TestALateClaimKeepsNewProtection(t *testing.T) {
+	c := newCourse(t)
+	c.start(EvLeased, 2, 2*anHour, Contract{Resumable: true})
+	c.at(0, Event{Kind: EvClaimed})
+	c.at(aMinute, Event{Kind: EvRenewed, FromMs: 2 * anHour, ToMs: 2 * anHour, Until: begun.Add(3 * anHour)})
+	c.at(2*aMinute, Event{Kind: EvClaimed, Rank: 1})
+	if got := c.life.Run.ProtectedUntil; got != begun.Add(3*anHour) {
+		t.Errorf("protected for %s", Span(got.MillisSince(begun)))
+	}
+}
+
 // Whoever is evicted pays to the signal; the grace is recorded and free.
 func TestEvictionPaysToTheSignal(t *testing.T) {
 	c := newCourse(t)

@@ -14,6 +14,7 @@ func TestDependsOnWhatItWaitsFor(t *testing.T) {
 		{"all ended well", []Awaited{ok, ok}, Ready},
 		{"one still runs", []Awaited{ok, running}, Waits},
 		{"afterok on a failure", []Awaited{running, failed}, Never},
+		{"afterok on a failure, beside one that runs", []Awaited{failed, running}, Never},
 		{"afterok on a cancelled one", []Awaited{{NeedsOK, true, ResultCancelled}}, Never},
 		{"afterany on a cancelled one", []Awaited{after, ok}, Ready},
 		{"afterany still running", []Awaited{{Needs: NeedsAny}, after}, Waits},

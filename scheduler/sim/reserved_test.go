@@ -17,6 +17,7 @@ func TestS9ReservedStartKept(t *testing.T) {
 // its groups have had no more than their siblings that have a share.
 func TestWhoIsOwedAReservedStart(t *testing.T) {
 	play(t, "reserved_zero_share")
+	play(t, "reserved_levels")
 	play(t, "reserved_member_cap")
 	play(t, "large_part")
 }

@@ -41,12 +41,15 @@ func TestVictims(t *testing.T) {
 	play(t, "victims_needless")
 	play(t, "victims_all_counted")
 	play(t, "victims_all_counted_in_a_room")
+	play(t, "victims_restand")
 	play(t, "vacated")
 }
 
 // Inside a project and in the second pass, and how much a cycle looks at.
 func TestOrderOfMembersHeadsAndUnfunded(t *testing.T) {
 	play(t, "member_order")
+	play(t, "member_zero")
+	play(t, "member_cap_others")
 	play(t, "heads")
 	play(t, "unfunded_order")
 }
@@ -58,7 +61,17 @@ func TestAttemptsEndByTheirContract(t *testing.T) {
 	play(t, "max_charge")
 	play(t, "max_charge_again")
 	play(t, "or_free_max_charge")
+	play(t, "or_free_unprotected")
 }
+
+func TestBestFit(t *testing.T) {
+	play(t, "best_fit")
+	play(t, "fullest_device")
+	play(t, "sharing_leaver")
+	play(t, "never_fits")
+}
+
+func TestS17NothingMovesInAStorm(t *testing.T) { play(t, "storm") }
 
 func TestDebugBounds(t *testing.T)                 { play(t, "debug_bounds") }
 func TestAGangFollowsItsWorstNode(t *testing.T)    { play(t, "gang_worst_node") }
