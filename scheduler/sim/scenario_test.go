@@ -60,6 +60,7 @@ func TestAttemptsEndByTheirContract(t *testing.T) {
 	play(t, "money_same_cycle")
 	play(t, "max_charge")
 	play(t, "max_charge_again")
+	play(t, "max_charge_steps")
 	play(t, "or_free_max_charge")
 	play(t, "or_free_unprotected")
 }
@@ -81,6 +82,7 @@ func TestIdlenessEndsNothingByItself(t *testing.T) { play(t, "idle_off") }
 func TestRenewRefused(t *testing.T) {
 	play(t, "renew_refused")
 	play(t, "renew_slice")
+	play(t, "renew_extended")
 	play(t, "renew_reserved")
 }
 

@@ -15,6 +15,7 @@ func TestWhereASliceIsPlanned(t *testing.T) {
 	play(t, "slice_whole")
 	play(t, "slice_holder")
 	play(t, "slice_storm")
+	play(t, "slice_victims")
 	play(t, "grace_cap")
 }
 
@@ -61,5 +62,15 @@ func TestASliceKeepsItsDevices(t *testing.T) {
 	}
 	if got, want := next[0].Devices[3], (scheduler.Named{Node: nodes[2], Index: 0}); got != want || next[0].Devices[2].Index != 3 {
 		t.Errorf("its place takes %v, want %v: %+v", got, want, next[0].Devices)
+	}
+	// In a storm nothing has fallen away; afterwards a node that is still sick has.
+	w.SetHealth(nodes[1], scheduler.Suspect)
+	w.Freeze(pool, true)
+	if plans := cycle(); len(plans) > 0 {
+		t.Errorf("planned anew in a storm: %+v", plans)
+	}
+	w.Freeze(pool, false)
+	if plans := cycle(); len(plans) != 1 || len(plans[0].Lost) != 3 || plans[0].Devices[0].Node != nodes[2] {
+		t.Errorf("after the storm: %+v", plans)
 	}
 }
