@@ -173,7 +173,6 @@ func (ev *eviction) forget(chosen []candidate) {
 	for i := range chosen {
 		ev.release(&chosen[i])
 	}
-	ev.pairs = ev.pairs[:0]
 }
 
 // prune drops the needless, last first, and lets the others leave.

@@ -95,11 +95,3 @@ func (t *tree) fork(a, b int32) (childA, childB int32, ok bool) {
 	}
 	return a, b, true
 }
-
-// within says whether group g is a or lies below a.
-func (t *tree) within(g, a int32) bool {
-	for g >= 0 && t.depth[g] > t.depth[a] {
-		g = t.parent[g]
-	}
-	return g == a
-}

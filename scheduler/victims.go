@@ -86,7 +86,6 @@ type eviction struct {
 	promise GPUTime // what its start adds to its side: commitment and margin
 	all     []candidate
 	removed []GPUTime // commitments of chosen victims, by group
-	pairs   []fork    // forks of the chosen V3 victims
 	fits    int64     // rooms with place for a rank
 	can     []bool    // by room
 	ask     ask
@@ -537,27 +536,16 @@ func rank(r Rule) int {
 	return 1
 }
 
-// admit checks V3 again with everybody chosen so far, for the new victim and
-// for those whose side it makes lighter.
+// admit checks V3 again with everybody chosen so far. That covers them, too: all whose
+// leaving makes a side lighter part from the preemptor at the same fork.
 func (ev *eviction) admit(c *candidate) bool {
 	r := &ev.pc.pi.rows[c.row]
 	if r.group < 0 || !ev.pc.marks[c.row].funded {
 		return true
 	}
 	less := ev.pc.commitment(int(c.row))
-	t := ev.pc.ix.t
-	for _, f := range ev.pairs {
-		if t.within(r.group, f.theirs) && !ev.under(f, less) {
-			return false
-		}
-	}
-	if c.rule == V3 {
-		if !ev.under(c.fork, less) {
-			return false
-		}
-		if !slices.Contains(ev.pairs, c.fork) {
-			ev.pairs = append(ev.pairs, c.fork)
-		}
+	if c.rule == V3 && !ev.under(c.fork, less) {
+		return false
 	}
 	ev.remove(r.group, less)
 	return true
