@@ -150,8 +150,8 @@ func (r *reading) queue(batch *pgx.Batch) {
 		return []any{&l.Program, &l.Pool, &l.Period, &l.Limit, &l.Used}
 	}))
 	batch.Queue(`select ` + nodeColumns + ` from ` + nodeTables + ` where n.retired_at is null order by n.id`).Query(r.scanNodes)
-	batch.Queue(`select h.attempt_id, h.lot_id, h.amount, h.spent, h.released from hold_pieces h join attempts a on a.id = h.attempt_id
-		where a.phase = 'reserved' order by h.attempt_id, h.n`).Query(r.scanPromised)
+	batch.Queue(`select h.attempt_id, h.lot_id, h.amount, h.spent, h.released from hold_pieces h
+		where h.attempt_id = any(array(select a.id from attempts a where a.phase = 'reserved')) order by h.attempt_id, h.n`).Query(r.scanPromised)
 }
 
 // each collects rows through a function that says where the columns go.
