@@ -12,6 +12,7 @@ type memos struct {
 	never   []int8        // by shape: 0 unknown, 1 the pool could hold it, −1 not even empty
 	noRoom  []int8        // by shape: 0 unknown or there was room, 1 no free room
 	gone    []int8        // by shape: 0 unknown, 1 place once leavers and unfunded are gone, −1 not even then
+	goneAt  []int         // by shape: how many changes of rooms its −1 has followed
 	facts   []*roomReason // by shape
 	outlook []outlook     // by shape
 	noEnd   map[victimKey]string
@@ -36,7 +37,7 @@ func newMemos(pi *poolIndex) memos {
 	n := len(pi.shapes)
 	bytes := make([]int8, 3*n)
 	return memos{
-		never: bytes[:n:n], noRoom: bytes[n : 2*n : 2*n], gone: bytes[2*n:], facts: make([]*roomReason, n), outlook: make([]outlook, n),
+		never: bytes[:n:n], noRoom: bytes[n : 2*n : 2*n], gone: bytes[2*n:], goneAt: make([]int, n), facts: make([]*roomReason, n), outlook: make([]outlook, n),
 		noEnd: map[victimKey]string{}, usable: map[ledger.GroupID]ledger.Amount{},
 	}
 }
@@ -56,23 +57,34 @@ func (pc *poolCycle) noFree(shape int32) bool {
 // noLeave says that a shape has no place even once all who are leaving and all
 // unfunded attempts are gone. Starts that evict make it unknown again.
 func (pc *poolCycle) noLeave(shape int32) bool {
-	if pc.memo.gone[shape] == 0 {
-		pc.memo.gone[shape] = 1
+	m := &pc.memo
+	switch {
+	case m.gone[shape] == 0:
+		m.gone[shape], m.goneAt[shape] = 1, len(pc.changes)
 		if !pc.enoughWith(shape, pc.unfundedTallies()) {
-			pc.memo.gone[shape] = -1
+			m.gone[shape] = -1
 		}
+	case m.gone[shape] < 0 && m.goneAt[shape] < len(pc.changes) && pc.pi.shapeOf[shape].shape.Nodes <= 1:
+		// No room had place for the one rank, so only one that has changed can.
+		if pc.someWith(shape, pc.changes[m.goneAt[shape]:], pc.unfundedTallies()) {
+			m.gone[shape] = 1
+		}
+		m.goneAt[shape] = len(pc.changes)
 	}
-	return pc.memo.gone[shape] < 0
+	return m.gone[shape] < 0
 }
 
-// enoughWith says whether enough rooms have place for a rank of a shape once the
+// someWith says whether one of some rooms has place for a rank of a shape once the
 // ending and those who give the tallies have left.
+func (pc *poolCycle) someWith(shape int32, rooms []int32, tallies []tally) bool {
+	a := pc.askFor(&pc.pi.shapeOf[shape], true)
+	return slices.ContainsFunc(rooms, func(i int32) bool { return pc.rooms[i].fitsTally(&a, &tallies[i]) })
+}
+
+// enoughWith says whether enough rooms have.
 func (pc *poolCycle) enoughWith(shape int32, tallies []tally) bool {
 	k, n := &pc.pi.shapeOf[shape], int64(0)
-	a := ask{project: k.project, shape: &k.shape, nominated: true}
-	if k.minMs > 0 {
-		a.until = pc.now.Add(k.minMs)
-	}
+	a := pc.askFor(k, true)
 	for i := range pc.rooms {
 		if pc.rooms[i].fitsTally(&a, &tallies[i]) {
 			if n++; n >= max(1, k.shape.Nodes) {
@@ -89,10 +101,7 @@ func (pc *poolCycle) count(shape int32, nominated bool) int64 {
 	if k.shape.GPUs > pc.widest(nominated) && !k.shape.shared() {
 		return 0
 	}
-	a := ask{project: k.project, shape: &k.shape, nominated: nominated}
-	if k.minMs > 0 {
-		a.until = pc.now.Add(k.minMs)
-	}
+	a := pc.askFor(k, nominated)
 	for i := range pc.rooms {
 		if why, _ := pc.rooms[i].fit(&a); why == FitsOK {
 			n++
@@ -197,6 +206,15 @@ func (pc *poolCycle) askOf(e *entry, minMs int64, nominated bool) ask {
 	return a
 }
 
+// askFor is what a shape wants of a room when it starts now.
+func (pc *poolCycle) askFor(k *shapeKey, nominated bool) ask {
+	a := ask{project: k.project, shape: &k.shape, nominated: nominated}
+	if k.minMs > 0 {
+		a.until = pc.now.Add(k.minMs)
+	}
+	return a
+}
+
 // settle takes the room a start was given.
 func (pc *poolCycle) settle(s *Start) {
 	pc.own()
@@ -209,10 +227,11 @@ func (pc *poolCycle) settle(s *Start) {
 		pc.rooms[pc.pi.roomOf[s.Placed[i].Node]].put(&s.Placed[i], s.Project, phase, 1)
 	}
 	// A no about free room stays a no, a yes may not; so it is with the room that
-	// leavers and unfunded give, unless more leave now.
+	// leavers and unfunded give, unless more leave now: then the rooms that have
+	// changed are asked again, all of them for a gang.
 	for i := range pc.memo.noRoom {
 		pc.memo.noRoom[i] = max(0, pc.memo.noRoom[i])
-		if pc.memo.gone[i] > 0 || len(s.Evict) > 0 {
+		if pc.memo.gone[i] > 0 || len(s.Evict) > 0 && pc.pi.shapeOf[i].shape.Nodes > 1 {
 			pc.memo.gone[i] = 0
 		}
 	}
