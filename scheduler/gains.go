@@ -78,9 +78,9 @@ func (rm *room) fitsTally(a *ask, y *tally) bool {
 	if rm.health != Healthy || !rm.open(a) || !rm.restFits(a, y.gain) {
 		return false
 	}
-	lacks := a.shape.GPUs
+	lacks, milli := a.shape.GPUs, a.shape.milli()
 	for i := range rm.slots {
-		if rm.slots[i].open(a) && rm.slots[i].takesBeside(a.project, a.shape.milli(), y.cut[i]) {
+		if rm.slots[i].open(a) && rm.slots[i].takesBeside(a.project, milli, y.cut[i]) {
 			lacks--
 		}
 	}

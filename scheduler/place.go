@@ -289,10 +289,11 @@ func (rm *room) fitRoom(a *ask) (string, leftover) {
 // openTo counts the devices that could take a part of what asks, and those that
 // only their bookings shut to it.
 func (rm *room) openTo(a *ask) (open, shut int64) {
+	milli := a.shape.milli()
 	for i := range rm.slots {
 		s := &rm.slots[i]
 		switch {
-		case !s.takes(a.project, a.shape.milli(), a.nominated):
+		case !s.takes(a.project, milli, a.nominated):
 		case s.open(a):
 			open++
 		default:
