@@ -11,6 +11,8 @@ import (
 
 type simCommand struct {
 	Run simRunCommand `cmd:"" help:"Play a scenario with the dispatcher's own rules on a virtual clock."`
+
+	Packing simPackingCommand `cmd:"" help:"Compare how much GPU placement policies get out of a public trace."`
 }
 
 type simRunCommand struct {

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"tranche/scheduler/sim/packing"
+)
+
+type simPackingCommand struct {
+	Trace     string   `required:"" type:"existingdir" help:"Folder of the trace, with nodes/, pods/ and published/."`
+	Lists     []string `default:"default" help:"Job lists, e.g. default,multigpu50; all stands for those with published results."`
+	Seeds     int      `default:"10" help:"Runs per list and policy."`
+	FirstSeed uint64   `default:"42" help:"Seed of the first run; the others follow. The published runs have 42 to 51."`
+	Policies  []string `help:"Policies to compare; without it all."`
+	Workers   int      `help:"Runs at once; without it as many as there are processors."`
+}
+
+// Help adds examples.
+func (simPackingCommand) Help() string {
+	return `Jobs of a list arrive one by one on the trace's empty cluster, none ends, and
+what does not fit is lost, until they asked for 130 % of its GPUs. Compared is the
+GPU that each policy could give. "tranche" is ragp-x with the list's own mix of
+jobs, "tranche_learnt" the same with the mix learnt from arrivals; "published" are
+the means of the FGD paper's runs. See docs/placement.md.
+
+Policies: ` + strings.Join(packing.Names(), ", ") + `
+
+Examples:
+  tranche sim packing --trace alibaba-gpu-2023 --seeds 3
+  tranche sim packing --trace alibaba-gpu-2023 --lists all --policies tranche,fgd --json`
+}
+
+// Run plays every list with every policy and seed.
+func (c *simPackingCommand) Run(ctx context.Context, t *terminal) error {
+	if c.Seeds < 1 || c.Seeds > 1000 {
+		return &usageError{"--seeds is 1 to 1000"}
+	}
+	if len(c.Policies) == 0 {
+		c.Policies = packing.Names()
+	}
+	for _, p := range c.Policies {
+		if !slices.Contains(packing.Names(), p) {
+			return &usageError{fmt.Sprintf("no policy is called %q; there are %s", p, strings.Join(packing.Names(), ", "))}
+		}
+	}
+	published, err := readPublished(filepath.Join(c.Trace, "published", "fgd_published_summary.csv"))
+	if err != nil {
+		return err
+	}
+	lists := c.Lists
+	if slices.Contains(lists, "all") {
+		lists = published.lists()
+	}
+	if len(lists) == 0 {
+		return &usageError{"the trace has no published results, so say which --lists"}
+	}
+	nodes, err := readList(c.Trace, "nodes/openb_node_list_gpu_node", packing.ReadNodes)
+	if err != nil {
+		return err
+	}
+	var runs []packing.Options
+	for _, list := range lists {
+		pods, err := readList(c.Trace, "pods/openb_pod_list_"+list, packing.ReadPods)
+		if err != nil {
+			return err
+		}
+		for _, p := range c.Policies {
+			for s := range c.Seeds {
+				runs = append(runs, packing.Options{Nodes: nodes, Pods: pods, Policy: p, Seed: c.FirstSeed + uint64(s)})
+			}
+		}
+	}
+	results, err := playAll(ctx, t.Err, runs, c.Workers)
+	if err != nil {
+		return err
+	}
+	return c.report(t, lists, results, published)
+}
+
+// playAll spreads the runs over processors; results are in the order of runs.
+func playAll(ctx context.Context, progress io.Writer, runs []packing.Options, workers int) ([]packing.Result, error) {
+	if workers < 1 {
+		workers = runtime.NumCPU()
+	}
+	results, errs := make([]packing.Result, len(runs)), make([]error, len(runs))
+	bar := newProgress(progress, len(runs))
+	next := make(chan int)
+	var wait sync.WaitGroup
+	for range min(workers, len(runs)) {
+		wait.Go(func() {
+			for i := range next {
+				results[i], errs[i] = packing.Run(runs[i])
+				bar.step()
+			}
+		})
+	}
+	for i := range runs {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- i
+	}
+	close(next)
+	wait.Wait()
+	bar.end()
+	return results, errors.Join(append(errs, ctx.Err())...)
+}
+
+// progress draws how far a long command is: a bar on a terminal, elsewhere a line
+// at every tenth.
+type progress struct {
+	sync.Mutex
+	out       io.Writer
+	bar       bool
+	done, all int
+}
+
+func newProgress(out io.Writer, all int) *progress {
+	file, ok := out.(*os.File)
+	if ok {
+		info, err := file.Stat()
+		ok = err == nil && info.Mode()&fs.ModeCharDevice != 0
+	}
+	return &progress{out: out, bar: ok, all: all}
+}
+
+func (p *progress) step() {
+	p.Lock()
+	defer p.Unlock()
+	p.done++
+	switch {
+	case p.bar:
+		full := 40 * p.done / p.all
+		fmt.Fprintf(p.out, "\r[%s%s] %d of %d runs", strings.Repeat("#", full), strings.Repeat(".", 40-full), p.done, p.all)
+	case p.done*10/p.all > (p.done-1)*10/p.all:
+		fmt.Fprintf(p.out, "%d of %d runs\n", p.done, p.all)
+	}
+}
+
+func (p *progress) end() {
+	if p.bar {
+		fmt.Fprintln(p.out)
+	}
+}
+
+// readList opens a table that may be compressed and reads it.
+func readList[T any](trace, name string, read func(io.Reader) ([]T, error)) ([]T, error) {
+	path := filepath.Join(trace, filepath.FromSlash(name)+".csv")
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		path += ".gz"
+		file, err = os.Open(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var in io.Reader = file
+	if strings.HasSuffix(path, ".gz") {
+		if in, err = gzip.NewReader(file); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	all, err := read(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
+}
+
+// figures are one policy's means: allocated_pct_at_100, frag_amount_pct_at_100,
+// frag_ratio_pct_at_90 and so on, for every mark.
+type figures map[string]float64
+
+// publishedFigures are those of the FGD paper, list → policy → figures.
+type publishedFigures map[string]map[string]figures
+
+func (p publishedFigures) lists() []string {
+	var all []string
+	for list := range p {
+		all = append(all, list)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// readPublished reads the summary of the published runs; a trace without one has none.
+func readPublished(path string) (publishedFigures, error) {
+	all := publishedFigures{}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	names := map[string]string{
+		"alloc_pct": "allocated_pct", "frag_amount_pct_of_gpus": "frag_amount_pct", "frag_ratio_pct_of_idle": "frag_ratio_pct",
+	}
+	for i, row := range rows {
+		mark, bad := strconv.Atoi(row[3])
+		if i == 0 || bad == nil && !slices.Contains(packing.Marks(), mark) {
+			continue
+		}
+		mean, err := strconv.ParseFloat(row[5], 64)
+		if err = errors.Join(bad, err); err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", path, i+1, err)
+		}
+		list, policy := row[1], strings.ToLower(row[2])
+		if all[list] == nil {
+			all[list] = map[string]figures{}
+		}
+		if all[list][policy] == nil {
+			all[list][policy] = figures{}
+		}
+		all[list][policy][fmt.Sprintf("%s_at_%d", names[row[0]], mark)] = hundredths(mean)
+	}
+	return all, nil
+}
+
+func hundredths(x float64) float64 { return math.Round(x*100) / 100 }
+
+// meansOf gives a policy's figures over its seeds, with the standard deviation of
+// what is allocated at 100 %.
+func meansOf(results []packing.Result) figures {
+	sums, squares, n := figures{}, 0.0, float64(len(results))
+	for _, r := range results {
+		for _, m := range r.Marks {
+			allocated := 100 * float64(m.Allocated) / float64(r.Capacity)
+			sums[fmt.Sprintf("allocated_pct_at_%d", m.ArrivedPct)] += allocated
+			sums[fmt.Sprintf("frag_amount_pct_at_%d", m.ArrivedPct)] += 100 * float64(m.Fragment) / float64(r.Capacity)
+			sums[fmt.Sprintf("frag_ratio_pct_at_%d", m.ArrivedPct)] += 100 * float64(m.Fragment) / float64(max(1, m.Idle))
+			if m.ArrivedPct == 100 {
+				squares += allocated * allocated
+			}
+		}
+	}
+	mean := sums["allocated_pct_at_100"] / n
+	for name := range sums {
+		sums[name] = hundredths(sums[name] / n)
+	}
+	if n > 1 {
+		sums["allocated_sd_at_100"] = hundredths(math.Sqrt(max(0, (squares-n*mean*mean)/(n-1))))
+	}
+	sums["seeds"] = n
+	return sums
+}
+
+// report prints list → policy → figures, and the published ones beside.
+func (c *simPackingCommand) report(t *terminal, lists []string, results []packing.Result, published publishedFigures) error {
+	answer := map[string]map[string]any{}
+	for _, list := range lists {
+		answer[list] = map[string]any{"published": published[list]}
+		if published[list] == nil {
+			delete(answer[list], "published")
+		}
+		for _, p := range c.Policies {
+			answer[list][p] = meansOf(results[:c.Seeds])
+			results = results[c.Seeds:]
+		}
+	}
+	return t.print(answer, func(p *page) {
+		p.line("LIST\tPOLICY\tAT 90 %%\tAT 100 %%\tAT 130 %%\tPUBLISHED AT 100 %%\tFRAGMENT AT 100 %%")
+		for _, list := range lists {
+			for _, name := range c.Policies {
+				f := answer[list][name].(figures)
+				was := "-"
+				if old := published[list][name]; old != nil {
+					was = fmt.Sprintf("%.2f", old["allocated_pct_at_100"])
+				}
+				p.line("%s\t%s\t%.2f\t%.2f\t%.2f\t%s\t%.2f", list, name, f["allocated_pct_at_90"],
+					f["allocated_pct_at_100"], f["allocated_pct_at_130"], was, f["frag_amount_pct_at_100"])
+			}
+		}
+		p.line("\nGPU allocated in %% of the cluster's, means of %d runs, when jobs had asked for 90, 100 and 130 %% of it.", c.Seeds)
+	})
+}

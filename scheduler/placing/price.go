@@ -1,0 +1,122 @@
+package placing
+
+import "math"
+
+// prices says what it costs to take away the last places of rare jobs: those of
+// several GPUs, and those that need certain models. With A copies of job m that
+// still fit on all nodes together and D copies expected, a copy is worth
+// q·s·min(1, D/A)² GPUs: next to nothing while there is plenty, its whole size
+// when it gets scarce.
+type prices struct {
+	mix     Mix
+	gpu     int64            // of the mix, 1/1000 GPU
+	rare    []int            // kinds with a price
+	onModel map[string][]int // of rare, those that may use the model
+	worth   []int64          // per kind, millionths of a GPU a copy
+	epoch   uint32
+}
+
+// loss is copies of a kind that no longer fit.
+type loss struct {
+	kind   int
+	copies int64
+}
+
+func newPrices(m Mix, epoch uint32) *prices {
+	p := &prices{mix: m, gpu: m.gpu(), onModel: map[string][]int{}, worth: make([]int64, len(m.Kinds)), epoch: epoch}
+	for i := range m.Kinds {
+		if k := &m.Kinds[i]; k.Count > 1 || k.Count > 0 && len(k.Models) > 0 {
+			p.rare = append(p.rare, i)
+		}
+	}
+	return p
+}
+
+// refresh sets the prices from what is left on the nodes. expected is the GPU
+// that jobs still to come will ask for, 1/1000 GPU.
+func (p *prices) refresh(nodes []Node, expected int64) {
+	p.epoch++
+	if p.gpu == 0 {
+		return
+	}
+	room := make([]int64, len(p.worth))
+	for i := range nodes {
+		for _, kind := range p.on(nodes[i].Model) {
+			room[kind] += copies(&nodes[i], &p.mix.Kinds[kind].Ask)
+		}
+	}
+	for _, kind := range p.rare {
+		k := &p.mix.Kinds[kind]
+		scarcity := int64(Micro)
+		if room[kind] > 0 {
+			// D/A = weight·expected/gpu/A, D = (weight/total)·expected/(gpu/total)
+			scarcity = min(Micro, times(times(k.Weight, expected, 1), Micro, p.gpu)/room[kind])
+		}
+		p.worth[kind] = times(scarcity*scarcity/Micro, k.Demand[SM], WholeGPU)
+	}
+}
+
+// on lists the priced kinds that may use the model.
+func (p *prices) on(model string) []int {
+	list, ok := p.onModel[model]
+	if !ok {
+		for _, kind := range p.rare {
+			if p.mix.Kinds[kind].Allows(model) {
+				list = append(list, kind)
+			}
+		}
+		p.onModel[model] = list
+	}
+	return list
+}
+
+// losses compares what fits before and after.
+func (p *prices) losses(before, after *Node) []loss {
+	var all []loss
+	for _, kind := range p.on(before.Model) {
+		a := &p.mix.Kinds[kind].Ask
+		had := copies(before, a)
+		if had == 0 {
+			continue
+		}
+		if lost := had - copies(after, a); lost > 0 {
+			all = append(all, loss{kind, lost})
+		}
+	}
+	return all
+}
+
+// of is what the losses cost, in millionths of a GPU.
+func (p *prices) of(all []loss) int64 {
+	var sum int64
+	for _, l := range all {
+		sum += l.copies * p.worth[l.kind]
+	}
+	return sum
+}
+
+// copies is how many of the ask fit on what is left of the node, whose model
+// allows it.
+func copies(n *Node, a *Ask) int64 {
+	most := int64(math.MaxInt64)
+	for d := range Dims {
+		if a.Demand[d] > n.Free[d] {
+			return 0
+		}
+		if a.Demand[d] > 0 && d != SM && d != HBM {
+			most = min(most, n.Free[d]/a.Demand[d])
+		}
+	}
+	var onDevices int64
+	for _, d := range n.Devices {
+		if !a.holds(d) {
+			continue
+		}
+		fit := d.SM / max(1, a.Share)
+		if a.HBM > 0 {
+			fit = min(fit, d.HBM/a.HBM)
+		}
+		onDevices += fit
+	}
+	return min(most, onDevices/int64(max(1, a.Count)))
+}

@@ -1,0 +1,92 @@
+package placing
+
+// Weights are what the terms of ragp-x count, in millionths.
+type Weights struct {
+	Future int64 // stranded GPUs that the placement adds
+	Cosine int64 // cosine of demand and rest
+	Even   int64 // growth of the rest's variance over the dimensions, times 4
+	Price  int64 // scarce places taken away
+	Left   int64 // mean rest
+}
+
+// Saturating are the weights for a cluster that fills up, with the variance as
+// geometric term; SaturatingCosine has the cosine instead.
+func Saturating() Weights {
+	return Weights{Future: Micro, Even: Micro, Price: 3 * Micro, Left: Micro / 20}
+}
+
+// SaturatingCosine has the cosine as geometric term.
+func SaturatingCosine() Weights {
+	return Weights{Future: Micro, Cosine: Micro / 2, Price: 3 * Micro, Left: Micro / 20}
+}
+
+// RagpX scores what the placement leaves behind, all terms in GPUs:
+//
+//	future·(V(n) - V(n+j)) + cosine·cos(demand, rest) - even·4·(Var after - Var before)
+//	- price·sum over rare jobs m of worth(m)·(K_m(n) - K_m(n+j)) - left·mean rest after
+//
+// V is the expected stranded GPU (see futures), K_m the copies of a rare job that
+// fit (see prices). Ties go to the smaller rest, then by the node's state.
+type RagpX struct {
+	weights Weights
+	seed    uint64
+	futures *futures
+	prices  *prices
+	blind   [Dims]bool
+	next    Node
+}
+
+// NewRagpX judges by a mix, which may be empty when nothing is known. The seed
+// fixes the random futures.
+func NewRagpX(m Mix, w Weights, seed uint64) *RagpX {
+	return &RagpX{weights: w, seed: seed, futures: newFutures(m, seed), prices: newPrices(m, 0)}
+}
+
+// Learn replaces the mix; scores remembered from before are void, and prices are
+// nil until the next Refresh.
+func (r *RagpX) Learn(m Mix) {
+	r.futures, r.prices = newFutures(m, r.seed), newPrices(m, r.prices.epoch+1)
+}
+
+// Refresh sets the scarcity prices; expected is the GPU that jobs to come will
+// ask for, in 1/1000 GPU.
+func (r *RagpX) Refresh(nodes []Node, expected int64) { r.prices.refresh(nodes, expected) }
+
+// Epoch changes with the prices.
+func (r *RagpX) Epoch() uint32 { return r.prices.epoch }
+
+// Renew prices a score anew.
+func (r *RagpX) Renew(s *Score) {
+	price := &s.Terms[2]
+	cost := -r.prices.of(s.losses)
+	s.Total += weigh(price.Weight, cost) - weigh(price.Weight, price.Value)
+	price.Value = cost
+}
+
+// Score judges the node with the job on it.
+func (r *RagpX) Score(n *Node, a *Ask) Score {
+	s := Score{Devices: n.tight(a), Terms: make([]Term, 0, MaxTerms)}
+	n.after(&r.next, a, s.Devices)
+	s.losses = r.prices.losses(n, &r.next)
+	stranded := (r.futures.stranded(n) - r.futures.stranded(&r.next)) * 1000 / sequences
+	shape := Term{"cosine", r.weights.Cosine, 0}
+	if r.weights.Even != 0 {
+		shape = Term{"evenness", r.weights.Even, 4 * (unevenness(n) - unevenness(&r.next))}
+	} else {
+		shape.Value = cosine(n, a, &r.blind)
+	}
+	left := residual(&r.next)
+	s.Terms = append(s.Terms,
+		Term{"future", r.weights.Future, stranded},
+		shape,
+		Term{"scarcity", r.weights.Price, -r.prices.of(s.losses)},
+		Term{"tightness", r.weights.Left, -left})
+	for _, t := range s.Terms {
+		s.Total += weigh(t.Weight, t.Value)
+	}
+	s.Tie = tieOf(&r.next)
+	return s
+}
+
+// weigh multiplies a value by a weight in millionths.
+func weigh(weight, value int64) int64 { return weight * value / Micro }

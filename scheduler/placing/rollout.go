@@ -1,0 +1,160 @@
+package placing
+
+import "encoding/binary"
+
+const (
+	sequences = 24  // fixed random futures
+	draws     = 100 // jobs drawn in each
+)
+
+// futures works out expected stranded GPUs: the mean, over fixed random rows of
+// jobs drawn from the mix, of the GPU left when a node is filled with the row
+// greedily. The rows are the same for every node (common random numbers), so
+// two states differ only by what they can hold.
+type futures struct {
+	kinds []Ask
+	rows  [sequences][]uint16
+	memo  map[string]int64 // state → sum over the rows, 1/1000 GPU
+	open  map[string][]bool
+	key   []byte
+	room  []Device
+	fill  []Device
+	alive []bool
+}
+
+func newFutures(m Mix, seed uint64) *futures {
+	f := &futures{memo: map[string]int64{}, open: map[string][]bool{}}
+	for i := range m.Kinds {
+		f.kinds = append(f.kinds, m.Kinds[i].Ask)
+	}
+	if m.Total == 0 {
+		return f
+	}
+	var upTo []int64
+	sum := int64(0)
+	for i := range m.Kinds {
+		sum += m.Kinds[i].Weight
+		upTo = append(upTo, sum)
+	}
+	dice := NewDice(seed)
+	for s := range f.rows {
+		f.rows[s] = make([]uint16, draws)
+		for d := range draws {
+			at, kind := int64(dice.Below(int(m.Total))), 0
+			for upTo[kind] <= at {
+				kind++
+			}
+			f.rows[s][d] = uint16(kind)
+		}
+	}
+	return f
+}
+
+// stranded is the sum over the rows of the GPU left, 1/1000 GPU; divided by
+// sequences it is the expectation.
+func (f *futures) stranded(n *Node) int64 {
+	f.room = sortedDevices(f.room[:0], n.Devices)
+	f.key = append(f.key[:0], n.Model...)
+	for d := range Dims {
+		f.key = binary.AppendVarint(f.key, n.Free[d])
+	}
+	for _, d := range f.room {
+		f.key = binary.AppendVarint(f.key, d.SM)
+		f.key = binary.AppendVarint(f.key, d.HBM)
+	}
+	f.key = binary.AppendVarint(f.key, n.deviceHBM())
+	if v, ok := f.memo[string(f.key)]; ok {
+		return v
+	}
+	v := f.work(n)
+	f.memo[string(f.key)] = v
+	return v
+}
+
+// work plays the rows on a state whose devices are in room.
+func (f *futures) work(n *Node) int64 {
+	any := false
+	allowed := f.allowed(n.Model)
+	f.alive = f.alive[:0]
+	for i := range f.kinds {
+		fits := allowed[i] && within(&f.kinds[i].Demand, &n.Free) && f.kinds[i].roomy(f.room)
+		f.alive = append(f.alive, fits)
+		any = any || fits && f.kinds[i].Count > 0
+	}
+	if !any {
+		return sequences * n.Free[SM]
+	}
+	var sum int64
+	for s := range f.rows {
+		sum += f.play(n, f.rows[s])
+	}
+	return sum
+}
+
+// play fills the state with one row and gives the GPU left.
+func (f *futures) play(n *Node, row []uint16) int64 {
+	free, whole := n.Free, n.deviceHBM()
+	f.fill = append(f.fill[:0], f.room...)
+	for _, kind := range row {
+		if !f.alive[kind] {
+			continue
+		}
+		a := &f.kinds[kind]
+		if !within(&a.Demand, &free) || a.Count > 0 && !put(a, f.fill, whole) {
+			continue
+		}
+		for d := range Dims {
+			free[d] -= a.Demand[d]
+		}
+		if free[SM] == 0 {
+			return 0
+		}
+	}
+	return free[SM]
+}
+
+// put takes the ask's devices, the tightest that hold it; false changes nothing.
+func put(a *Ask, devices []Device, whole int64) bool {
+	if a.Count == 1 {
+		at := tightest(a, devices, whole)
+		if at < 0 {
+			return false
+		}
+		devices[at].SM -= a.Share
+		devices[at].HBM -= a.HBM
+		return true
+	}
+	if !a.roomy(devices) {
+		return false
+	}
+	left := a.Count
+	for i := range devices {
+		if left > 0 && a.holds(devices[i]) {
+			devices[i].SM -= a.Share
+			devices[i].HBM -= a.HBM
+			left--
+		}
+	}
+	return true
+}
+
+func within(demand, free *Vector) bool {
+	for d := range Dims {
+		if demand[d] > free[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// allowed says for each kind whether it may run on the model.
+func (f *futures) allowed(model string) []bool {
+	list, ok := f.open[model]
+	if !ok {
+		for i := range f.kinds {
+			list = append(list, f.kinds[i].Allows(model))
+		}
+		f.open[model] = list
+	}
+	return list
+}
