@@ -1,6 +1,9 @@
 package placing
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 const (
 	sequences = 24  // fixed random futures
@@ -20,7 +23,12 @@ type futures struct {
 	room  []Device
 	fill  []Device
 	alive []bool
+	need  need
 }
+
+// need is the least that any kind with GPUs asks for which fits a state: with
+// less than this left, a row cannot take more GPU away.
+type need struct{ cpu, share int64 }
 
 func newFutures(m Mix, seed uint64) *futures {
 	f := &futures{memo: map[string]int64{}, open: map[string][]bool{}}
@@ -73,16 +81,20 @@ func (f *futures) stranded(n *Node) int64 {
 
 // work plays the rows on a state whose devices are in room.
 func (f *futures) work(n *Node) int64 {
-	any := false
 	allowed := f.allowed(n.Model)
 	f.alive = f.alive[:0]
+	f.need = need{math.MaxInt64, math.MaxInt64}
 	for i := range f.kinds {
-		fits := allowed[i] && within(&f.kinds[i].Demand, &n.Free) && f.kinds[i].roomy(f.room)
+		a := &f.kinds[i]
+		fits := allowed[i] && within(&a.Demand, &n.Free) && a.roomy(f.room)
 		f.alive = append(f.alive, fits)
-		any = any || fits && f.kinds[i].Count > 0
+		if fits && a.Count > 0 {
+			f.need.cpu = min(f.need.cpu, a.Demand[CPU])
+			f.need.share = min(f.need.share, a.Share)
+		}
 	}
-	if !any {
-		return sequences * n.Free[SM]
+	if f.need.cpu > n.Free[CPU] {
+		return sequences * n.Free[SM] // no kind with GPUs fits
 	}
 	var sum int64
 	for s := range f.rows {
@@ -106,8 +118,8 @@ func (f *futures) play(n *Node, row []uint16) int64 {
 		for d := range Dims {
 			free[d] -= a.Demand[d]
 		}
-		if free[SM] == 0 {
-			return 0
+		if free[SM] < f.need.share || free[CPU] < f.need.cpu {
+			break
 		}
 	}
 	return free[SM]
@@ -138,7 +150,11 @@ func put(a *Ask, devices []Device, whole int64) bool {
 	return true
 }
 
+// within says whether every dimension has room. What most often has none comes first.
 func within(demand, free *Vector) bool {
+	if demand[SM] > free[SM] {
+		return false
+	}
 	for d := range Dims {
 		if demand[d] > free[d] {
 			return false

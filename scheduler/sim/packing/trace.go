@@ -67,8 +67,10 @@ func ReadPods(r io.Reader) ([]Pod, error) {
 		if count == 0 {
 			share = 0
 		}
-		a := placing.Ask{Count: int(count), Share: share,
-			Demand: placing.Vector{placing.CPU: n[0], placing.RAM: n[1], placing.SM: count * share}}
+		a := placing.Ask{
+			Count: int(count), Share: share,
+			Demand: placing.Vector{placing.CPU: n[0], placing.RAM: n[1], placing.SM: count * share},
+		}
 		if spec := row.fields[5]; spec != "" && count > 0 {
 			a.Models = strings.Split(spec, "|")
 			slices.Sort(a.Models)
