@@ -4,7 +4,10 @@
 // 1/1000 GPU, ...) and scores in fixed point, one unit being a millionth.
 package placing
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // The seven dimensions of a Vector, each in the unit the caller chose; the units
 // of this project are in brackets.
@@ -128,13 +131,13 @@ func (n *Node) deviceHBM() int64 { return max(1, n.Cap[HBM]/max(1, int64(len(n.D
 // tightest is the position of the device with room that has least left; -1 if
 // none has room.
 func tightest(a *Ask, devices []Device, wholeHBM int64) int {
-	best, least := -1, int64(0)
-	for i, d := range devices {
-		if !a.holds(d) {
+	best, least := -1, int64(math.MaxInt64)
+	for i := range devices {
+		d := &devices[i]
+		if d.SM < a.Share || d.HBM < a.HBM {
 			continue
 		}
-		left := d.SM*wholeHBM + d.HBM*WholeGPU
-		if best < 0 || left < least {
+		if left := d.SM*wholeHBM + d.HBM*WholeGPU; left < least {
 			best, least = i, left
 		}
 	}

@@ -16,6 +16,7 @@ const (
 // two states differ only by what they can hold.
 type futures struct {
 	kinds []Ask
+	small []bool // per kind: asks for nothing but CPU, memory and compute of devices
 	rows  [sequences][]uint16
 	memo  map[string]int64 // state → sum over the rows, 1/1000 GPU
 	open  map[string][]bool
@@ -33,7 +34,9 @@ type need struct{ cpu, share int64 }
 func newFutures(m Mix, seed uint64) *futures {
 	f := &futures{memo: map[string]int64{}, open: map[string][]bool{}}
 	for i := range m.Kinds {
-		f.kinds = append(f.kinds, m.Kinds[i].Ask)
+		a := m.Kinds[i].Ask
+		f.kinds = append(f.kinds, a)
+		f.small = append(f.small, a.Demand == Vector{CPU: a.Demand[CPU], RAM: a.Demand[RAM], SM: a.Demand[SM]})
 	}
 	if m.Total == 0 {
 		return f
@@ -112,17 +115,34 @@ func (f *futures) play(n *Node, row []uint16) int64 {
 			continue
 		}
 		a := &f.kinds[kind]
-		if !within(&a.Demand, &free) || a.Count > 0 && !put(a, f.fill, whole) {
+		if a.Demand[SM] > free[SM] || a.Demand[CPU] > free[CPU] || a.Demand[RAM] > free[RAM] {
 			continue
 		}
-		for d := range Dims {
-			free[d] -= a.Demand[d]
+		if !f.small[kind] && !within(&a.Demand, &free) || a.Count > 0 && !put(a, f.fill, whole) {
+			continue
 		}
-		if free[SM] < f.need.share || free[CPU] < f.need.cpu {
+		free[CPU] -= a.Demand[CPU]
+		free[RAM] -= a.Demand[RAM]
+		free[SM] -= a.Demand[SM]
+		if !f.small[kind] {
+			for _, d := range []int{HBM, Net, Sto, IOC} {
+				free[d] -= a.Demand[d]
+			}
+		}
+		if free[CPU] < f.need.cpu || a.Count > 0 && roomiest(f.fill) < f.need.share {
 			break
 		}
 	}
 	return free[SM]
+}
+
+// roomiest is the most compute that any device has left.
+func roomiest(devices []Device) int64 {
+	most := int64(0)
+	for i := range devices {
+		most = max(most, devices[i].SM)
+	}
+	return most
 }
 
 // put takes the ask's devices, the tightest that hold it; false changes nothing.
@@ -150,11 +170,8 @@ func put(a *Ask, devices []Device, whole int64) bool {
 	return true
 }
 
-// within says whether every dimension has room. What most often has none comes first.
+// within says whether every dimension has room.
 func within(demand, free *Vector) bool {
-	if demand[SM] > free[SM] {
-		return false
-	}
 	for d := range Dims {
 		if demand[d] > free[d] {
 			return false
