@@ -49,6 +49,7 @@ type room struct {
 	slots    []slot
 	free     int64 // alive devices nobody holds or owns
 	leaving  int64 // alive devices that only ending tenants hold
+	partly   int64 // alive devices of which some part is held or owned by who stays
 	cpu, ram split
 }
 
@@ -95,8 +96,10 @@ func (s *slot) open(a *ask) bool {
 // kind tells apart what a device counts as.
 func (s *slot) kind() int {
 	switch {
-	case s.dead || s.settled+s.nominated > 0:
+	case s.dead || s.settled+s.nominated >= 1000:
 		return 0
+	case s.settled+s.nominated > 0:
+		return 3
 	case s.ending > 0:
 		return 1
 	}
@@ -155,6 +158,8 @@ func (rm *room) tally(kind int, d int64) {
 		rm.leaving += d
 	case 2:
 		rm.free += d
+	case 3:
+		rm.partly += d
 	}
 }
 
@@ -289,6 +294,9 @@ func (rm *room) fitRoom(a *ask) (string, leftover) {
 // openTo counts the devices that could take a part of what asks, and those that
 // only their bookings shut to it.
 func (rm *room) openTo(a *ask) (open, shut int64) {
+	if rm.free+rm.leaving+rm.partly == 0 {
+		return 0, 0
+	}
 	milli := a.shape.milli()
 	for i := range rm.slots {
 		s := &rm.slots[i]
