@@ -8,7 +8,15 @@ import (
 const (
 	sequences = 24  // fixed random futures
 	draws     = 100 // jobs drawn in each
+	bands     = 11
 )
+
+// band is the rows without the kinds whose part of a device is above a limit of 0,
+// 100, 200, ... 1000: on nodes with less left on every device they are passed over.
+type band struct {
+	kinds []int
+	rows  [sequences][]uint16
+}
 
 // futures works out expected stranded GPUs: the mean, over fixed random rows of
 // jobs drawn from the mix, of the GPU left when a node is filled with the row
@@ -17,7 +25,7 @@ const (
 type futures struct {
 	kinds []Ask
 	small []bool // per kind: asks for nothing but CPU, memory and compute of devices
-	rows  [sequences][]uint16
+	bands [bands]band
 	memo  map[string]int64 // state → sum over the rows, 1/1000 GPU
 	open  map[string][]bool
 	key   []byte
@@ -38,6 +46,7 @@ func newFutures(m Mix, seed uint64) *futures {
 		f.kinds = append(f.kinds, a)
 		f.small = append(f.small, a.Demand == Vector{CPU: a.Demand[CPU], RAM: a.Demand[RAM], SM: a.Demand[SM]})
 	}
+	f.alive = make([]bool, len(f.kinds))
 	if m.Total == 0 {
 		return f
 	}
@@ -47,19 +56,28 @@ func newFutures(m Mix, seed uint64) *futures {
 		sum += m.Kinds[i].Weight
 		upTo = append(upTo, sum)
 	}
+	for i := range f.kinds {
+		for b := bandOf(f.kinds[i].Share); b < bands; b++ {
+			f.bands[b].kinds = append(f.bands[b].kinds, i)
+		}
+	}
 	dice := NewDice(seed)
-	for s := range f.rows {
-		f.rows[s] = make([]uint16, draws)
-		for d := range draws {
+	for s := range sequences {
+		for range draws {
 			at, kind := int64(dice.Below(int(m.Total))), 0
 			for upTo[kind] <= at {
 				kind++
 			}
-			f.rows[s][d] = uint16(kind)
+			for b := bandOf(f.kinds[kind].Share); b < bands; b++ {
+				f.bands[b].rows[s] = append(f.bands[b].rows[s], uint16(kind))
+			}
 		}
 	}
 	return f
 }
+
+// bandOf is the first band that has parts of this size.
+func bandOf(share int64) int { return int(min((share+99)/100, bands-1)) }
 
 // stranded is the sum over the rows of the GPU left, 1/1000 GPU; divided by
 // sequences it is the expectation.
@@ -85,13 +103,16 @@ func (f *futures) stranded(n *Node) int64 {
 // work plays the rows on a state whose devices are in room.
 func (f *futures) work(n *Node) int64 {
 	allowed := f.allowed(n.Model)
-	f.alive = f.alive[:0]
+	band := &f.bands[bandOf(roomiest(f.room))]
 	f.need = need{math.MaxInt64, math.MaxInt64}
-	for i := range f.kinds {
+	clear(f.alive)
+	for _, i := range band.kinds {
 		a := &f.kinds[i]
-		fits := allowed[i] && within(&a.Demand, &n.Free) && a.roomy(f.room)
-		f.alive = append(f.alive, fits)
-		if fits && a.Count > 0 {
+		if !allowed[i] || !within(&a.Demand, &n.Free) || !a.roomy(f.room) {
+			continue
+		}
+		f.alive[i] = true
+		if a.Count > 0 {
 			f.need.cpu = min(f.need.cpu, a.Demand[CPU])
 			f.need.share = min(f.need.share, a.Share)
 		}
@@ -100,8 +121,8 @@ func (f *futures) work(n *Node) int64 {
 		return sequences * n.Free[SM] // no kind with GPUs fits
 	}
 	var sum int64
-	for s := range f.rows {
-		sum += f.play(n, f.rows[s])
+	for s := range band.rows {
+		sum += f.play(n, band.rows[s])
 	}
 	return sum
 }
