@@ -69,8 +69,7 @@ func TestExportTrailerProvesTheFile(t *testing.T) {
 	if open.trailer["Seal"][1] != "not every line is sealed yet" {
 		t.Errorf("seal %q before sealing", open.trailer["Seal"])
 	}
-	_, err := f.leader.Seal(t.Context())
-	f.must(err)
+	f.seal()
 	head, err := f.store.SealHead(t.Context())
 	f.must(err)
 	file := f.export("finance here", "")
@@ -96,8 +95,7 @@ func TestExportTrailerProvesTheFile(t *testing.T) {
 	span := "from=2026-10-05&to=2026-10-05"
 	before := f.export("finance here", span)
 	f.run("researcher here", segPath, "c", 1)
-	_, err = f.leader.Seal(t.Context())
-	f.must(err)
+	f.seal()
 	if after := f.export("finance here", span); after.whole != before.whole || len(after.rows) != 2 {
 		t.Errorf("the closed span changed: %d rows", len(after.rows))
 	}
@@ -219,8 +217,7 @@ func TestVerifyPageNamesWhatDiffers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	f.run("researcher here", segPath, "a", 1)
-	_, err := f.leader.Seal(t.Context())
-	f.must(err)
+	f.seal()
 	b := f.as("auditor here")
 	page := b.send("POST", view.VerifyURL, url.Values{"key": {"1"}})
 	page.want("verify-result", "The books are sound.")

@@ -120,3 +120,14 @@ func (f *fleet) run(who, project, name string, gpus int64) ledger.JobID {
 	f.end(id, 30*time.Minute, 0)
 	return id
 }
+
+// seal seals every entry. Transactions of other tests' databases, which share the
+// cluster's numbers, may delay that.
+func (f *fleet) seal() {
+	f.t.Helper()
+	for open := 1; open > 0; {
+		_, err := f.leader.Seal(f.t.Context())
+		f.must(err)
+		f.must(f.store.Pool().QueryRow(f.t.Context(), `select count(*) from entries where xid >= (select coalesce(max(to_xid), '0') from seals)`).Scan(&open))
+	}
+}
