@@ -70,16 +70,23 @@ func (p *prices) on(model string) []int {
 	return list
 }
 
-// losses compares what fits before and after.
-func (p *prices) losses(before, after *Node) []loss {
+// places counts, for every rare kind on the node's model, how many more fit.
+func (p *prices) places(n *Node) []int64 {
+	var all []int64
+	for _, kind := range p.on(n.Model) {
+		all = append(all, copies(n, &p.mix.Kinds[kind].Ask))
+	}
+	return all
+}
+
+// losses compares the places there were with what fits after.
+func (p *prices) losses(places []int64, after *Node) []loss {
 	var all []loss
-	for _, kind := range p.on(before.Model) {
-		a := &p.mix.Kinds[kind].Ask
-		had := copies(before, a)
-		if had == 0 {
+	for i, kind := range p.on(after.Model) {
+		if places[i] == 0 {
 			continue
 		}
-		if lost := had - copies(after, a); lost > 0 {
+		if lost := places[i] - copies(after, &p.mix.Kinds[kind].Ask); lost > 0 {
 			all = append(all, loss{kind, lost})
 		}
 	}

@@ -67,11 +67,12 @@ func (r *RagpX) Renew(s *Score) {
 func (r *RagpX) Score(n *Node, a *Ask) Score {
 	s := Score{Devices: n.tight(a), Terms: make([]Term, 0, MaxTerms)}
 	n.after(&r.next, a, s.Devices)
-	s.losses = r.prices.losses(n, &r.next)
-	stranded := (r.futures.stranded(n) - r.futures.stranded(&r.next)) * 1000 / sequences
+	now := r.outlook(n)
+	s.losses = r.prices.losses(now.places, &r.next)
+	stranded := (now.stranded - r.futures.stranded(&r.next)) * 1000 / sequences
 	shape := Term{"cosine", r.weights.Cosine, 0}
 	if r.weights.Even != 0 {
-		shape = Term{"evenness", r.weights.Even, 4 * (unevenness(n) - unevenness(&r.next))}
+		shape = Term{"evenness", r.weights.Even, 4 * (now.uneven - unevenness(&r.next))}
 	} else {
 		shape.Value = cosine(n, a, &r.blind)
 	}
@@ -86,6 +87,22 @@ func (r *RagpX) Score(n *Node, a *Ask) Score {
 	}
 	s.Tie = tieOf(&r.next)
 	return s
+}
+
+// outlook is what holds for a node whatever comes next.
+type outlook struct {
+	by       *futures // who worked it out
+	stranded int64
+	uneven   int64
+	places   []int64 // see prices.places
+}
+
+// outlook works a node out once; the node keeps it until something is placed there.
+func (r *RagpX) outlook(n *Node) *outlook {
+	if n.known == nil || n.known.by != r.futures {
+		n.known = &outlook{by: r.futures, stranded: r.futures.stranded(n), uneven: unevenness(n), places: r.prices.places(n)}
+	}
+	return n.known
 }
 
 // weigh multiplies a value by a weight in millionths.

@@ -62,6 +62,9 @@ func fill(nodes []Node, asks []Ask, seed uint64, cached bool) (where []string, t
 		}
 		if !cached {
 			clear(r.futures.memo)
+			for i := range b.Nodes {
+				b.Nodes[i].known = nil
+			}
 		}
 		c, ok := b.Place(dice.Below(len(asks)))
 		if !ok {
@@ -176,7 +179,7 @@ func TestScarcityPrice(t *testing.T) {
 	var next Node
 	a := ask(0, 1, 500)
 	after.after(&next, &a, []int{0})
-	if got := p.losses(&nodes[1], &next); len(got) != 1 || got[0].copies != 1 {
+	if got := p.losses(p.places(&nodes[1]), &next); len(got) != 1 || got[0].copies != 1 {
 		t.Errorf("losses %+v, want the one pair of b", got)
 	}
 }

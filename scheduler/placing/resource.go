@@ -34,13 +34,16 @@ type Device struct {
 	HBM int64 // MiB
 }
 
-// Node is a machine with what it has and what is left of it.
+// Node is a machine with what it has and what is left of it. Once placers have
+// seen it, only Take may change it.
 type Node struct {
 	Name      string
 	Model     string // of its GPUs, empty without
 	Cap, Free Vector
 	Devices   []Device // what is left of each, in the machine's own order
 	Tags      uint32   // what runs here, a bit per Ask.Tag
+
+	known *outlook // what ragp-x worked out about this state
 }
 
 // NewNode gives an empty node with the capacity and count equal devices.
@@ -146,6 +149,7 @@ func tightest(a *Ask, devices []Device, wholeHBM int64) int {
 
 // Take removes the ask from what is left, its devices being those named.
 func (n *Node) Take(a *Ask, devices []int) {
+	n.known = nil
 	for d := range Dims {
 		n.Free[d] -= a.Demand[d]
 	}
