@@ -10,9 +10,6 @@ import (
 	"tranche/web/api"
 )
 
-// mostMembers bounds the roles that one answer about a project reads.
-const mostMembers = 1000
-
 // memberOperations are the calls about a project's members.
 func (s *server) memberOperations() []operation {
 	return []operation{
@@ -51,15 +48,7 @@ func (s *server) apiMembers(w http.ResponseWriter, r *http.Request) error {
 
 // answerMembers gives who holds a role in the project itself, as its page does.
 func (s *server) answerMembers(w http.ResponseWriter, r *http.Request, g store.Group) error {
-	people, err := s.readPeople(r, store.PeopleQuery{Group: g.ID, Limit: mostMembers})
-	if err != nil {
-		return err
-	}
-	used, err := s.store.MemberUse(r.Context(), g.ID)
-	if err != nil {
-		return err
-	}
-	shares, err := s.store.MemberShares(r.Context(), g.ID)
+	known, err := s.readMembership(r, g)
 	if err != nil {
 		return err
 	}
@@ -70,13 +59,10 @@ func (s *server) answerMembers(w http.ResponseWriter, r *http.Request, g store.G
 	actor, now := actorOf(r), s.store.Now()
 	leads := actor.May(ledger.PeopleInvite, g.Path, now) == nil || actor.May(ledger.PeopleGrant, g.Path, now) == nil
 	out := api.Members{Project: g.Path, Lookback: policy.LookbackMs, Members: []api.Member{}}
-	for _, p := range people {
-		if p.Group != g.ID {
-			continue
-		}
+	for _, p := range known.people {
 		at := slices.IndexFunc(out.Members, func(m api.Member) bool { return m.Person == p.Person })
 		if at < 0 {
-			m := api.Member{Person: p.Person, Name: p.Name, Until: timeOf(p.Until), Share: max(1, shares[p.Person].Share), Cap: shares[p.Person].CapGPUs, Used: used[p.Person]}
+			m := api.Member{Person: p.Person, Name: p.Name, Until: timeOf(p.Until), Share: max(1, known.shares[p.Person].Share), Cap: known.shares[p.Person].CapGPUs, Used: known.used[p.Person]}
 			if leads || p.Person == actor.Person {
 				m.Mail = p.Email
 			}

@@ -290,15 +290,7 @@ func entryURL(mv store.Movement) string {
 
 // addMembers lists who belongs to the project.
 func (s *server) addMembers(r *http.Request, m *view.Statement, g store.Group) error {
-	people, err := s.readPeople(r, store.PeopleQuery{Group: g.ID, Limit: 200})
-	if err != nil {
-		return err
-	}
-	used, err := s.store.MemberUse(r.Context(), g.ID)
-	if err != nil {
-		return err
-	}
-	shares, err := s.store.MemberShares(r.Context(), g.ID)
+	known, err := s.readMembership(r, g)
 	if err != nil {
 		return err
 	}
@@ -306,11 +298,12 @@ func (s *server) addMembers(r *http.Request, m *view.Statement, g store.Group) e
 	if actorOf(r).May(ledger.PeopleInvite, g.Path, s.store.Now()) == nil {
 		url = view.GroupURL(g.ID) + "/member"
 	}
-	for _, p := range people {
-		if p.Group == g.ID {
-			share, capGPUs := memberTexts(shares[p.Person])
-			m.Members = append(m.Members, view.MemberRow{Share: share, Cap: capGPUs, URL: url, Key: uuid.NewString(), PersonID: p.Person, Name: p.Name, Role: roleName(p.Role), Usage: hours(used[p.Person]), Until: s.until(p.Until)})
-		}
+	for _, p := range known.people {
+		share, capGPUs := memberTexts(known.shares[p.Person])
+		m.Members = append(m.Members, view.MemberRow{
+			Share: share, Cap: capGPUs, URL: url, Key: uuid.NewString(), PersonID: p.Person, Name: p.Name,
+			Role: roleName(p.Role), Usage: hours(known.used[p.Person]), Until: s.until(p.Until),
+		})
 	}
 	return nil
 }
