@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/csv"
@@ -117,7 +118,8 @@ func playAll(ctx context.Context, progress io.Writer, runs []packing.Options, wo
 	close(next)
 	wait.Wait()
 	bar.end()
-	return results, errors.Join(append(errs, ctx.Err())...)
+	// One reason is enough: runs of a list fail alike.
+	return results, cmp.Or(append([]error{ctx.Err()}, errs...)...)
 }
 
 // progress draws how far a long command is: a bar on a terminal, elsewhere a line

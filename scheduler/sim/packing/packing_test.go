@@ -77,11 +77,15 @@ func TestRunByHand(t *testing.T) {
 	if node.Free[placing.CPU] != 1000 || node.Devices[0].SM != 1000 {
 		t.Error("the run changed its input")
 	}
-	if _, err := Run(Options{Policy: "magic"}); err == nil {
-		t.Error("an unknown policy is accepted")
-	}
-	if r, err := Run(Options{Nodes: []placing.Node{node}, Policy: "tranche"}); err != nil || len(r.Marks) != 0 {
-		t.Errorf("a run without jobs: %+v, %v", r, err)
+	for _, bad := range []Options{
+		{Nodes: []placing.Node{node}, Pods: pods, Policy: "magic"},
+		{Nodes: []placing.Node{node}, Policy: "tranche"},
+		{Nodes: []placing.Node{node}, Pods: []Pod{{}}, Policy: "tranche"},
+		{Pods: pods, Policy: "fgd"},
+	} {
+		if r, err := Run(bad); err == nil {
+			t.Errorf("nothing to compare gives %+v", r)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"errors"
 	"slices"
 
 	"tranche/scheduler/placing"
@@ -34,17 +35,21 @@ type Result struct {
 	Lost     int
 }
 
-// Run plays one run.
+// Run plays one run. It is an error if the nodes have no GPUs, no job asks for one,
+// or no policy has the name.
 func Run(o Options) (Result, error) {
 	p, err := named(o.Policy)
 	if err != nil {
 		return Result{}, err
 	}
 	r := newRun(o, p)
+	if r.Capacity == 0 {
+		return Result{}, errors.New("the nodes have no GPUs")
+	}
 	for _, mark := range Marks() {
 		for r.arrived*100 < int64(mark)*r.Capacity {
 			if !r.next() {
-				return r.Result, nil // no job asks for GPUs: there is nothing to compare
+				return Result{}, errors.New("no job asks for GPUs")
 			}
 		}
 		r.mark(mark)
@@ -139,7 +144,7 @@ func (r *run) next() bool {
 // prepare learns the mix at 2, 4, 8, ... percent of arrivals, and refreshes prices
 // at every percent.
 func (r *run) prepare() {
-	if r.ragpx == nil || r.Capacity == 0 {
+	if r.ragpx == nil {
 		return
 	}
 	percent := r.arrived * 100 / r.Capacity
