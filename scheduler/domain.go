@@ -229,10 +229,14 @@ func freeInstants(occ []occupant, now Instant) []Instant {
 }
 
 // remains is what a node has beside those who are protected beyond an instant.
-type remains struct{ devices, cpu, ram int64 }
+type remains struct {
+	devices, hbm int64 // hbm of each device
+	offer        amounts
+	used         amounts
+}
 
 func roomLeft(n *Node, occ []occupant, at Instant) remains {
-	r := remains{cpu: n.CPUMilli, ram: n.RAMMiB}
+	r := remains{hbm: n.HBMMiB, offer: n.amounts()}
 	for _, d := range n.Devices {
 		taken := d.Dead
 		for i := range occ {
@@ -244,15 +248,20 @@ func roomLeft(n *Node, occ []occupant, at Instant) remains {
 	}
 	for i := range occ {
 		if occ[i].until > at {
-			r.cpu -= occ[i].placed.CPUMilli
-			r.ram -= occ[i].placed.RAMMiB
+			rest := occ[i].placed.amounts()
+			r.used.add(&rest, 1)
 		}
 	}
 	return r
 }
 
 func (r remains) holds(sh *Shape) bool {
-	return r.devices >= sh.GPUs && r.cpu >= sh.CPUMilli && r.ram >= sh.RAMMiB
+	if r.devices < sh.GPUs || sh.GPUs > 0 && sh.HBMMiB > r.hbm {
+		return false
+	}
+	used, want := r.used, sh.amounts()
+	used.add(&want, 1)
+	return r.offer.short(&used) == FitsOK
 }
 
 // labels counts the labels of a topology path: "rack3/switch1" has 2.

@@ -97,8 +97,9 @@ func TestRoomLeftCountsWhoIsProtectedThen(t *testing.T) {
 		{&Placed{Devices: []int32{0}, CPUMilli: 4000, RAMMiB: 30}, begun.Add(5)},
 		{&Placed{Devices: []int32{0, 1}, CPUMilli: 5000, RAMMiB: 60}, begun.Add(9)},
 	}
-	for ms, want := range map[int64]remains{0: {1, 1000, 10}, 4: {1, 1000, 10}, 5: {1, 5000, 40}, 9: {3, 10_000, 100}} {
-		if got := roomLeft(&n, occ, begun.Add(ms)); got != want {
+	for ms, want := range map[int64][3]int64{0: {1, 1000, 10}, 4: {1, 1000, 10}, 5: {1, 5000, 40}, 9: {3, 10_000, 100}} {
+		r := roomLeft(&n, occ, begun.Add(ms))
+		if got := [3]int64{r.devices, r.offer[ofCPU] - r.used[ofCPU], r.offer[ofRAM] - r.used[ofRAM]}; got != want {
 			t.Errorf("at %d ms: %+v, want %+v", ms, got, want)
 		}
 	}

@@ -2,12 +2,15 @@ package scheduler
 
 import "tranche/ledger"
 
-// gain is what leavers would give a room: whole devices, CPU and memory.
-type gain struct{ devices, cpu, ram int64 }
+// gain is what leavers would give a room: whole devices, and what else they took.
+type gain struct {
+	devices int64
+	rest    amounts
+}
 
 // fitsWith says whether a rank of whole devices finds place once the ending have
 // left and a gain came in.
-func (rm *room) fitsWith(a *ask, g gain) bool {
+func (rm *room) fitsWith(a *ask, g *gain) bool {
 	devices := rm.free + rm.leaving
 	if rm.booked {
 		devices, _ = rm.openTo(a)
@@ -31,15 +34,21 @@ func (rm *room) could(a *ask, more int64) bool {
 	return rm.health == Healthy && rm.open(a) && (a.shape.shared() || n >= a.shape.GPUs)
 }
 
-func (rm *room) restFits(a *ask, g gain) bool {
-	return rm.cpu.settled+rm.cpu.nominated-g.cpu+a.shape.CPUMilli <= rm.node.CPUMilli &&
-		rm.ram.settled+rm.ram.nominated-g.ram+a.shape.RAMMiB <= rm.node.RAMMiB
+func (rm *room) restFits(a *ask, g *gain) bool {
+	if a.shape.GPUs > 0 && a.shape.HBMMiB > rm.node.HBMMiB {
+		return false
+	}
+	used := a.shape.amounts()
+	for k := range rm.dims {
+		used[k] += rm.rest[k].settled + rm.rest[k].nominated - g.rest[k]
+	}
+	return rm.offer.short(&used) == FitsOK
 }
 
 // gainOf is what a room gains for one who asks when a tenant of whole devices
 // leaves it.
 func (rm *room) gainOf(p *Placed, a *ask) gain {
-	g := gain{cpu: p.CPUMilli, ram: p.RAMMiB}
+	g := gain{rest: p.amounts()}
 	for _, d := range p.Devices {
 		if s := rm.slotOf(d); s != nil && !s.dead && s.open(a) {
 			g.devices++
@@ -50,21 +59,20 @@ func (rm *room) gainOf(p *Placed, a *ask) gain {
 
 func (g *gain) add(o gain, sign int64) {
 	g.devices += sign * o.devices
-	g.cpu += sign * o.cpu
-	g.ram += sign * o.ram
+	g.rest.add(&o.rest, sign)
 }
 
 // tally counts what leavers give one room: devices that several share come free
 // with the last of them.
 type tally struct {
 	gain
-	cut []int64 // by slot: milli-GPUs that leave
+	cut []piece // by slot: what of it leaves
 }
 
 func (ev *eviction) tally(rm *room) tally {
 	s := ev.pc.scratch
 	if len(s.cut) < len(rm.slots) {
-		s.cut = make([]int64, len(rm.slots))
+		s.cut = make([]piece, len(rm.slots))
 	}
 	clear(s.cut)
 	return tally{cut: s.cut[:len(rm.slots)]}
@@ -73,14 +81,14 @@ func (ev *eviction) tally(rm *room) tally {
 // fitsTally is fitsWith, also for a part of a device.
 func (rm *room) fitsTally(a *ask, y *tally) bool {
 	if !a.shape.shared() && !rm.booked {
-		return rm.fitsWith(a, y.gain)
+		return rm.fitsWith(a, &y.gain)
 	}
-	if rm.health != Healthy || !rm.open(a) || !rm.restFits(a, y.gain) {
+	if rm.health != Healthy || !rm.open(a) || !rm.restFits(a, &y.gain) {
 		return false
 	}
-	lacks, milli := a.shape.GPUs, a.shape.milli()
+	lacks, want := a.shape.GPUs, rm.piece(a.shape)
 	for i := range rm.slots {
-		if rm.slots[i].open(a) && rm.slots[i].takesBeside(a.project, milli, y.cut[i]) {
+		if rm.slots[i].open(a) && rm.takesBeside(&rm.slots[i], a.project, &want, &y.cut[i]) {
 			lacks--
 		}
 	}
@@ -88,10 +96,16 @@ func (rm *room) fitsTally(a *ask, y *tally) bool {
 }
 
 // takesBeside says whether a device has a part for a project once the ending and
-// so many milli-GPUs of those who stay have left.
-func (s *slot) takesBeside(project ledger.GroupID, milli, cut int64) bool {
-	used := s.settled - cut + s.nominated
-	return !s.dead && used+milli <= 1000 && (used <= 0 || s.project == project)
+// what is cut of those who stay have left.
+func (rm *room) takesBeside(s *slot, project ledger.GroupID, want, cut *piece) bool {
+	used := s.settled - cut.milli + s.nominated
+	if s.dead || used+want.milli > 1000 || used > 0 && s.project != project {
+		return false
+	}
+	if rm.node.HBMMiB == 0 {
+		return want.hbm == 0
+	}
+	return want.milli >= 1000 || rm.node.memory(s.mem.settled-cut.hbm+s.mem.nominated+want.hbm, s.swing.settled-cut.swing+s.swing.nominated+want.swing)
 }
 
 // count adds an attempt's parts in the room, or takes them back (−1).
@@ -106,20 +120,22 @@ func (y *tally) count(rm *room, l *Live, sign int64) {
 }
 
 func (y *tally) countPart(rm *room, p *Placed, sign int64) {
-	y.cpu += sign * p.CPUMilli
-	y.ram += sign * p.RAMMiB
+	rest, part := p.amounts(), rm.node.pieceOf(p.GPUMilli, p.HBMMiB, p.HBMVar)
+	y.rest.add(&rest, sign)
 	for _, d := range p.Devices {
 		k := rm.slotIndex(d)
 		if k < 0 || rm.slots[k].dead {
 			continue
 		}
-		s, was := &rm.slots[k], y.cut[k]
-		y.cut[k] += sign * p.GPUMilli
+		s, was := &rm.slots[k], y.cut[k].milli
+		y.cut[k].milli += sign * part.milli
+		y.cut[k].hbm += sign * part.hbm
+		y.cut[k].swing += sign * part.swing
 		switch full := s.settled; {
 		case s.nominated > 0:
-		case was < full && y.cut[k] >= full:
+		case was < full && y.cut[k].milli >= full:
 			y.devices++
-		case was >= full && y.cut[k] < full:
+		case was >= full && y.cut[k].milli < full:
 			y.devices--
 		}
 	}

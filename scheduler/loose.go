@@ -109,7 +109,7 @@ func (pc *poolCycle) unfundedTallies() []tally {
 	lo := pc.byGroup()
 	if lo.free == nil {
 		lo.free = make([]tally, len(pc.rooms))
-		cut := make([]int64, len(pc.pi.slots))
+		cut := make([]piece, len(pc.pi.slots))
 		for i := range pc.rooms {
 			n := len(pc.rooms[i].slots)
 			lo.free[i].cut, cut = cut[:n:n], cut[n:]

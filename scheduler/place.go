@@ -24,6 +24,10 @@ const (
 	FitsSharing = "sharing" // the device's rest is too small, or another project's
 	FitsCPU     = "cpu"
 	FitsRAM     = "ram"
+	FitsHBM     = "hbm"     // no device has the GPU memory beside what is on it
+	FitsNet     = "net"     // network
+	FitsStorage = "storage" // storage bandwidth
+	FitsIOC     = "ioc"     // processors that move data
 )
 
 // Fits says whether a node has room for want beside its tenants: FitsOK, or the
@@ -41,16 +45,18 @@ func Fits(node *Node, tenants []Tenant, project ledger.GroupID, want Placed, nom
 // room is what a node has left. Ending tenants hold their devices until they are
 // gone; nominated ones own devices that others still have to leave.
 type room struct {
-	node     *Node
-	health   Health  // the node's; draining during its maintenance
-	maint    Instant // nothing is protected beyond it: maintenance begins; 0 = none planned
-	kept     Instant // likewise: the reserved start's T*, but for its holder; 0 = not kept
-	booked   bool    // some device of it is booked for a slice
-	slots    []slot
-	free     int64 // alive devices nobody holds or owns
-	leaving  int64 // alive devices that only ending tenants hold
-	partly   int64 // alive devices of which some part is held or owned by who stays
-	cpu, ram split
+	node    *Node
+	health  Health  // the node's; draining during its maintenance
+	maint   Instant // nothing is protected beyond it: maintenance begins; 0 = none planned
+	kept    Instant // likewise: the reserved start's T*, but for its holder; 0 = not kept
+	booked  bool    // some device of it is booked for a slice
+	slots   []slot
+	free    int64 // alive devices nobody holds or owns
+	leaving int64 // alive devices that only ending tenants hold
+	partly  int64 // alive devices of which some part is held or owned by who stays
+	offer   amounts
+	dims    int8 // of offer that count: narrow, or all
+	rest    [kinds]split
 }
 
 // split counts one resource by who holds it.
@@ -74,12 +80,13 @@ func (s *split) add(p Phase, n int64) {
 // slot is one device: milli-GPUs held by who stays, who leaves, who is to come.
 type slot struct {
 	split
-	project ledger.GroupID // of those who stay or are to come
-	leaver  ledger.GroupID // of those who leave
-	dead    bool
-	shut    bool    // a slice begins at once: not even unfunded work comes
-	limit   Instant // nothing is protected beyond it: a slice begins soon after, or has begun; 0 = none
-	begins  Instant // that slice
+	mem, swing split          // GPU memory and its variance; kept where the node knows its devices' memory
+	project    ledger.GroupID // of those who stay or are to come
+	leaver     ledger.GroupID // of those who leave
+	dead       bool
+	shut       bool    // a slice begins at once: not even unfunded work comes
+	limit      Instant // nothing is protected beyond it: a slice begins soon after, or has begun; 0 = none
+	begins     Instant // that slice
 }
 
 // open says whether the bookings of a device allow what asks.
@@ -107,7 +114,10 @@ func (s *slot) kind() int {
 }
 
 func newRoom(n *Node, slots []slot) room {
-	rm := room{node: n, health: n.Health, slots: slots}
+	rm := room{node: n, health: n.Health, slots: slots, offer: n.amounts(), dims: narrow}
+	if rm.offer.wide() {
+		rm.dims = kinds
+	}
 	for i := range slots {
 		slots[i] = slot{dead: n.Devices[i].Dead}
 		if !n.Devices[i].Dead {
@@ -134,13 +144,16 @@ func (rm *room) slotIndex(index int32) int {
 
 // put adds (sign 1) or takes away (−1) a tenant.
 func (rm *room) put(p *Placed, project ledger.GroupID, phase Phase, sign int64) {
+	part := rm.node.pieceOf(p.GPUMilli, p.HBMMiB, p.HBMVar)
 	for _, d := range p.Devices {
 		s := rm.slotOf(d)
 		if s == nil {
 			continue
 		}
 		rm.tally(s.kind(), -1)
-		s.add(phase, sign*p.GPUMilli)
+		s.add(phase, sign*part.milli)
+		s.mem.add(phase, sign*part.hbm)
+		s.swing.add(phase, sign*part.swing)
 		if sign > 0 && phase == Ending {
 			s.leaver = project
 		} else if sign > 0 {
@@ -148,8 +161,10 @@ func (rm *room) put(p *Placed, project ledger.GroupID, phase Phase, sign int64) 
 		}
 		rm.tally(s.kind(), 1)
 	}
-	rm.cpu.add(phase, sign*p.CPUMilli)
-	rm.ram.add(phase, sign*p.RAMMiB)
+	want := p.amounts()
+	for k := range rm.dims {
+		rm.rest[k].add(phase, sign*want[k])
+	}
 }
 
 func (rm *room) tally(kind int, d int64) {
@@ -163,23 +178,39 @@ func (rm *room) tally(kind int, d int64) {
 	}
 }
 
-// takes says whether a device has milli-GPUs for a project. One physical device
-// is shared only within one project.
-func (s *slot) takes(project ledger.GroupID, milli int64, nominated bool) bool {
+// takes says whether a device of the room has a part for a project. One physical
+// device is shared only within one project.
+func (rm *room) takes(s *slot, project ledger.GroupID, want *piece, nominated bool) bool {
 	if s.dead {
 		return false
 	}
 	used := s.settled + s.nominated
-	if used > 0 && (milli >= 1000 || s.project != project) {
+	if used > 0 && (want.milli >= 1000 || s.project != project) {
 		return false
 	}
 	if !nominated && s.ending > 0 {
-		if milli >= 1000 || s.leaver != project {
+		if want.milli >= 1000 || s.leaver != project {
 			return false
 		}
 		used += s.ending
 	}
-	return used+milli <= 1000
+	if used+want.milli > 1000 {
+		return false
+	}
+	return want.milli >= 1000 || rm.remembers(s, want, nominated)
+}
+
+// remembers says whether a device has the memory for a part of it beside what is
+// on it.
+func (rm *room) remembers(s *slot, want *piece, nominated bool) bool {
+	if rm.node.HBMMiB == 0 {
+		return want.hbm == 0
+	}
+	hbm, swing := s.mem.settled+s.mem.nominated+want.hbm, s.swing.settled+s.swing.nominated+want.swing
+	if !nominated {
+		hbm, swing = hbm+s.mem.ending, swing+s.swing.ending
+	}
+	return rm.node.memory(hbm, swing)
 }
 
 // admits checks a placement device by device.
@@ -187,30 +218,34 @@ func (rm *room) admits(project ledger.GroupID, want *Placed, nominated bool) str
 	if rm.health != Healthy {
 		return FitsHealth
 	}
+	part := rm.node.pieceOf(want.GPUMilli, want.HBMMiB, want.HBMVar)
+	if len(want.Devices) > 0 && want.HBMMiB > rm.node.HBMMiB {
+		return FitsHBM
+	}
 	for _, d := range want.Devices {
 		s := rm.slotOf(d)
-		if s == nil || !s.takes(project, want.GPUMilli, nominated) {
+		if s == nil || !rm.takes(s, project, &part, nominated) {
 			if want.GPUMilli < 1000 {
 				return FitsSharing
 			}
 			return FitsDevices
 		}
 	}
-	return rm.admitsRest(want.CPUMilli, want.RAMMiB, nominated)
+	rest := want.amounts()
+	return rm.admitsRest(&rest, nominated)
 }
 
-func (rm *room) admitsRest(cpu, ram int64, nominated bool) string {
-	usedCPU, usedRAM := rm.cpu.now(), rm.ram.now()
-	if nominated {
-		usedCPU, usedRAM = rm.cpu.settled+rm.cpu.nominated, rm.ram.settled+rm.ram.nominated
+// admitsRest says what of CPU, memory and the like a room lacks.
+func (rm *room) admitsRest(want *amounts, nominated bool) string {
+	used := *want
+	for k := range rm.dims {
+		if nominated {
+			used[k] += rm.rest[k].settled + rm.rest[k].nominated
+		} else {
+			used[k] += rm.rest[k].now()
+		}
 	}
-	switch {
-	case usedCPU+cpu > rm.node.CPUMilli:
-		return FitsCPU
-	case usedRAM+ram > rm.node.RAMMiB:
-		return FitsRAM
-	}
-	return FitsOK
+	return rm.offer.short(&used)
 }
 
 // vacated says whether a nominated tenant's place has been left by all others.
@@ -220,9 +255,16 @@ func (rm *room) vacated(project ledger.GroupID, p *Placed) bool {
 		if s == nil || s.dead || s.settled+s.ending+s.nominated > 1000 || s.ending > 0 && s.leaver != project {
 			return false
 		}
+		mem, swing := s.mem.settled+s.mem.ending+s.mem.nominated, s.swing.settled+s.swing.ending+s.swing.nominated
+		if p.GPUMilli < 1000 && !rm.node.memory(mem, swing) {
+			return false
+		}
 	}
-	return rm.cpu.settled+rm.cpu.ending+p.CPUMilli <= rm.node.CPUMilli &&
-		rm.ram.settled+rm.ram.ending+p.RAMMiB <= rm.node.RAMMiB
+	used := p.amounts()
+	for k := range rm.dims {
+		used[k] += rm.rest[k].settled + rm.rest[k].ending
+	}
+	return rm.offer.short(&used) == FitsOK
 }
 
 // milli is the part of each device a shape takes.
@@ -269,6 +311,9 @@ func (rm *room) fit(a *ask) (string, leftover) {
 
 func (rm *room) fitRoom(a *ask) (string, leftover) {
 	sh, devices, lacks := a.shape, rm.free, FitsDevices
+	if sh.GPUs > 0 && sh.HBMMiB > rm.node.HBMMiB {
+		return FitsHBM, leftover{}
+	}
 	if a.nominated {
 		devices += rm.leaving
 	}
@@ -278,6 +323,8 @@ func (rm *room) fitRoom(a *ask) (string, leftover) {
 		switch {
 		case devices+shut >= sh.GPUs:
 			lacks = FitsLimit
+		case sh.shared() && rm.onlyMemoryLacks(a):
+			lacks = FitsHBM
 		case sh.shared():
 			lacks = FitsSharing
 		}
@@ -285,11 +332,29 @@ func (rm *room) fitRoom(a *ask) (string, leftover) {
 	if devices < sh.GPUs {
 		return lacks, leftover{}
 	}
-	why := rm.admitsRest(sh.CPUMilli, sh.RAMMiB, a.nominated)
-	return why, leftover{
-		devices - sh.GPUs, rm.node.CPUMilli - rm.cpu.now() - sh.CPUMilli, rm.node.RAMMiB - rm.ram.now() - sh.RAMMiB,
+	want := sh.amounts()
+	return rm.admitsRest(&want, a.nominated), leftover{
+		devices - sh.GPUs, rm.node.CPUMilli - rm.rest[ofCPU].now() - sh.CPUMilli, rm.node.RAMMiB - rm.rest[ofRAM].now() - sh.RAMMiB,
 	}
 }
+
+// onlyMemoryLacks says whether some device has the compute that a part of one
+// asks for, though not its memory.
+func (rm *room) onlyMemoryLacks(a *ask) bool {
+	slim := piece{milli: a.shape.milli()}
+	if a.shape.HBMMiB == 0 {
+		return false
+	}
+	for i := range rm.slots {
+		if rm.takes(&rm.slots[i], a.project, &slim, a.nominated) {
+			return true
+		}
+	}
+	return false
+}
+
+// piece is what a shape takes of each device of a room.
+func (rm *room) piece(sh *Shape) piece { return rm.node.pieceOf(sh.milli(), sh.HBMMiB, sh.HBMVar) }
 
 // openTo counts the devices that could take a part of what asks, and those that
 // only their bookings shut to it.
@@ -297,11 +362,11 @@ func (rm *room) openTo(a *ask) (open, shut int64) {
 	if rm.free+rm.leaving+rm.partly == 0 {
 		return 0, 0
 	}
-	milli := a.shape.milli()
+	want := rm.piece(a.shape)
 	for i := range rm.slots {
 		s := &rm.slots[i]
 		switch {
-		case !s.takes(a.project, milli, a.nominated):
+		case !rm.takes(s, a.project, &want, a.nominated):
 		case s.open(a):
 			open++
 		default:
@@ -322,16 +387,16 @@ func (a leftover) compare(b leftover) int {
 // that has room, else the first free ones.
 func (rm *room) take(rank int32, a *ask) Placed {
 	sh := a.shape
-	p := Placed{Rank: rank, Node: rm.node.ID, GPUMilli: sh.milli(), CPUMilli: sh.CPUMilli, RAMMiB: sh.RAMMiB}
+	p := Placed{Rank: rank, Node: rm.node.ID, GPUMilli: sh.milli(), CPUMilli: sh.CPUMilli, RAMMiB: sh.RAMMiB, Flow: sh.Flow}
 	if sh.GPUs == 0 {
 		p.Devices = []int32{}
 		return p
 	}
 	p.Devices = make([]int32, 0, sh.GPUs)
-	fullest, most := -1, int64(-1)
+	fullest, most, want := -1, int64(-1), rm.piece(sh)
 	for i := range rm.slots {
 		s := &rm.slots[i]
-		if int64(len(p.Devices)) == sh.GPUs || !s.takes(a.project, p.GPUMilli, a.nominated) || !s.open(a) {
+		if int64(len(p.Devices)) == sh.GPUs || !rm.takes(s, a.project, &want, a.nominated) || !s.open(a) {
 			continue
 		}
 		if !sh.shared() {

@@ -247,7 +247,7 @@ func (pc *poolCycle) couldHold(e *entry) bool {
 		sh, nodes := &e.job.Shape, int64(0)
 		for i := range pc.rooms {
 			n := pc.rooms[i].node
-			if int64(len(n.Devices)) >= sh.GPUs && n.CPUMilli >= sh.CPUMilli && n.RAMMiB >= sh.RAMMiB {
+			if r := (remains{devices: int64(len(n.Devices)), hbm: n.HBMMiB, offer: n.amounts()}); r.holds(sh) {
 				nodes++
 			}
 		}
@@ -333,7 +333,7 @@ func (pc *poolCycle) roomFacts(e *entry) *roomReason {
 	pc.memo.facts[e.shape] = rr
 	sh := &e.job.Shape
 	a := pc.askOf(e, e.job.Contract.MinMs, false)
-	dims := [...]string{FitsOK, FitsDevices, FitsSharing, FitsCPU, FitsRAM, FitsHealth, FitsLimit}
+	dims := [...]string{FitsOK, FitsDevices, FitsSharing, FitsCPU, FitsRAM, FitsHBM, FitsNet, FitsStorage, FitsIOC, FitsHealth, FitsLimit}
 	var counts [len(dims)]int
 	for i := range pc.rooms {
 		why, _ := pc.rooms[i].fit(&a)

@@ -133,6 +133,11 @@ type Node struct {
 	Devices  []Device      `json:"devices"`
 	CPUMilli int64         `json:"cpu_milli"`
 	RAMMiB   int64         `json:"ram_mib"`
+	HBMMiB   int64         `json:"hbm_mib,omitempty"`   // of each device
+	NetMbps  int64         `json:"net_mbps,omitempty"`  // network, Mbit/s; 0 = offers none
+	StoMbps  int64         `json:"sto_mbps,omitempty"`  // storage bandwidth, MB/s; likewise
+	IOCMilli int64         `json:"ioc_milli,omitempty"` // processors that move data; likewise
+	StoPPM   int64         `json:"sto_ppm,omitempty"`   // what is left of the storage bandwidth while it is degraded; 0 = all
 	// Planned maintenance: nothing is protected beyond MaintFrom, and from then
 	// until MaintUntil the node empties as if draining. 0 = none planned.
 	MaintFrom  Instant `json:"maint_from,omitempty"`
@@ -152,6 +157,19 @@ type Shape struct {
 	GPUMilli int64 `json:"gpu_milli,omitempty"` // 1..1000 of one GPU; 0 or 1000 = whole; below 1000 only with GPUs = 1
 	CPUMilli int64 `json:"cpu_milli"`
 	RAMMiB   int64 `json:"ram_mib"`
+	Flow
+}
+
+// Flow is what a job asks for beside GPUs, cores and memory, on each of its nodes. The
+// variances say how far its kind of job strays from what it asks for.
+type Flow struct {
+	HBMMiB   int64 `json:"hbm_mib,omitempty"`   // of each device; 0 = as large a part of it as of its compute
+	NetMbps  int64 `json:"net_mbps,omitempty"`  // Mbit/s
+	StoMbps  int64 `json:"sto_mbps,omitempty"`  // MB/s
+	IOCMilli int64 `json:"ioc_milli,omitempty"` // processors that move data
+	HBMVar   int64 `json:"hbm_var,omitempty"`   // MiB²
+	StoVar   int64 `json:"sto_var,omitempty"`   // (MB/s)²
+	IOCVar   int64 `json:"ioc_var,omitempty"`   // milli-cores²
 }
 
 // Placed is the part of an attempt on one node. Rank counts from 0.
@@ -162,6 +180,7 @@ type Placed struct {
 	GPUMilli int64         `json:"gpu_milli"` // per device
 	CPUMilli int64         `json:"cpu_milli"`
 	RAMMiB   int64         `json:"ram_mib"`
+	Flow
 }
 
 // Contract is what a job promises and is promised.

@@ -24,7 +24,7 @@ type scratch struct {
 	forks       []forkMemo // by group
 	search      int32
 	tried       []candidate
-	cut         []int64
+	cut         []piece
 }
 
 // clear gives the room for one search, emptied.
@@ -212,7 +212,7 @@ func (ev *eviction) has(room int32) bool {
 		why, _ := ev.pc.rooms[room].fit(&ev.ask)
 		return why == FitsOK
 	}
-	return ev.pc.rooms[room].fitsWith(&ev.ask, ev.pc.scratch.gains[room])
+	return ev.pc.rooms[room].fitsWith(&ev.ask, &ev.pc.scratch.gains[room])
 }
 
 // whole says whether all of an attempt's devices are its own.

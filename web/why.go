@@ -275,6 +275,10 @@ func rejectedNodes(r *scheduler.Reason) []view.WhyNodes {
 		{scheduler.FitsSharing, "a free part of a GPU"},
 		{scheduler.FitsCPU, "CPU"},
 		{scheduler.FitsRAM, "memory"},
+		{scheduler.FitsHBM, "GPU memory"},
+		{scheduler.FitsNet, "network bandwidth"},
+		{scheduler.FitsStorage, "storage bandwidth"},
+		{scheduler.FitsIOC, "processors that move data"},
 		{scheduler.FitsHealth, "health"},
 		{scheduler.FitsLimit, "time: kept, or in maintenance, before its protection would end"},
 	}
