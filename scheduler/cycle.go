@@ -90,7 +90,6 @@ type cycle struct {
 	now   Instant
 	plan  Plan
 	funds []ledger.Funds // as the snapshot's; draws are seen by later ones
-	place placer
 }
 
 // Decide is the dispatcher: what to start, stop, prolong and why the rest
@@ -102,7 +101,7 @@ type cycle struct {
 // standing with the evictions they may make, a new reserved start for a large job
 // among those left, and the unfunded ones into what is left.
 func Decide(s *Snapshot) Plan {
-	c := &cycle{s: s, p: &s.Policy, ix: s.index(), now: s.Now, place: placerOf(s.Policy.Placer)}
+	c := &cycle{s: s, p: &s.Policy, ix: s.index(), now: s.Now}
 	c.plan = Plan{Cycle: s.Cycle, Now: s.Now, Policy: s.Policy.Version, Bucket: c.refill()}
 	c.funds = append(c.ix.funds[:0], s.Funds...)
 	c.ix.funds = c.funds
@@ -241,6 +240,7 @@ type poolCycle struct {
 	alive                int64    // devices in service; 0 = not counted yet
 	occ                  [][]occupant
 	scratch              *scratch
+	judge                *judge // nil = best fit
 	caps                 *memberCaps
 	asking               []asking
 	failed               []failedTry // when somebody asks
@@ -271,6 +271,7 @@ func newPoolCycle(c *cycle, pi *poolIndex) *poolCycle {
 		}
 	}
 	pc.memo = newMemos(pi)
+	pc.judge = pc.judges()
 	return pc
 }
 

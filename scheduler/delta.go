@@ -27,6 +27,7 @@ type Delta struct {
 	Funds   Edits[ledger.Funds] `json:"funds,omitzero"`
 	Nodes   Edits[Node]         `json:"nodes,omitzero"`
 	Slices  Edits[Slice]        `json:"slices,omitzero"`
+	Mixes   Edits[Mix]          `json:"mixes,omitzero"`
 	Live    Edits[Live]         `json:"live,omitzero"`
 	Waiting Edits[Job]          `json:"waiting,omitzero"`
 }
@@ -61,6 +62,7 @@ func byPurse(a, b *ledger.Funds) int {
 	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Project, b.Project))
 }
 func byNode(a, b *Node) int { return cmp.Compare(a.ID, b.ID) }
+func byMix(a, b *Mix) int   { return cmp.Compare(a.Pool, b.Pool) }
 
 func bySlice(a, b *Slice) int {
 	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.From, b.From), cmp.Compare(a.ID, b.ID))
@@ -87,6 +89,7 @@ func Diff(from, to *Snapshot) Delta {
 	d.Funds = edits(from.Funds, to.Funds, byPurse)
 	d.Nodes = edits(from.Nodes, to.Nodes, byNode)
 	d.Slices = edits(from.Slices, to.Slices, bySlice)
+	d.Mixes = edits(from.Mixes, to.Mixes, byMix)
 	d.Live = edits(from.Live, to.Live, byAttempt)
 	d.Waiting = edits(from.Waiting, to.Waiting, byQueue)
 	return d
@@ -107,6 +110,7 @@ func (d *Delta) Apply(from *Snapshot) (*Snapshot, error) {
 		put(&s.Funds, from.Funds, d.Funds, byPurse) &&
 		put(&s.Nodes, from.Nodes, d.Nodes, byNode) &&
 		put(&s.Slices, from.Slices, d.Slices, bySlice) &&
+		put(&s.Mixes, from.Mixes, d.Mixes, byMix) &&
 		put(&s.Live, from.Live, d.Live, byAttempt) &&
 		put(&s.Waiting, from.Waiting, d.Waiting, byQueue)
 	if !ok {

@@ -41,6 +41,7 @@ type poolIndex struct {
 	marks   []mark    // room for a cycle's marks
 	past    []int32   // room for its list of the unprotected
 	scratch scratch
+	judge   *judge // of placers that score; nil before it is asked
 }
 
 // row is a live attempt as the cycle scans it: what every cycle looks at stands
@@ -475,6 +476,9 @@ func (s *Snapshot) Rearrange() {
 	s.ix.live = make(map[AttemptRef]*Live, len(old.live))
 	for _, pi := range s.ix.pools {
 		pi.number()
+		if was := old.poolOf(pi.pool.ID); was != nil {
+			pi.judge = was.judge
+		}
 	}
 	for _, l := range old.live {
 		s.ix.putLive(l)

@@ -57,6 +57,7 @@ type room struct {
 	offer   amounts
 	dims    int8 // of offer that count: narrow, or all
 	rest    [kinds]split
+	state   int32 // its number at the judge; 0 = not looked at since it changed
 }
 
 // split counts one resource by who holds it.
@@ -144,6 +145,7 @@ func (rm *room) slotIndex(index int32) int {
 
 // put adds (sign 1) or takes away (−1) a tenant.
 func (rm *room) put(p *Placed, project ledger.GroupID, phase Phase, sign int64) {
+	rm.state = 0
 	part := rm.node.pieceOf(p.GPUMilli, p.HBMMiB, p.HBMVar)
 	for _, d := range p.Devices {
 		s := rm.slotOf(d)
@@ -393,37 +395,32 @@ func (rm *room) take(rank int32, a *ask) Placed {
 		return p
 	}
 	p.Devices = make([]int32, 0, sh.GPUs)
-	fullest, most, want := -1, int64(-1), rm.piece(sh)
-	for i := range rm.slots {
-		s := &rm.slots[i]
-		if int64(len(p.Devices)) == sh.GPUs || !rm.takes(s, a.project, &want, a.nominated) || !s.open(a) {
-			continue
-		}
-		if !sh.shared() {
+	if sh.shared() {
+		if i := rm.pick(a); i >= 0 {
 			p.Devices = append(p.Devices, rm.node.Devices[i].Index)
-		} else if s.settled+s.nominated > most {
-			fullest, most = i, s.settled+s.nominated
 		}
+		return p
 	}
-	if fullest >= 0 {
-		p.Devices = append(p.Devices, rm.node.Devices[fullest].Index)
+	want := rm.piece(sh)
+	for i := range rm.slots {
+		if int64(len(p.Devices)) < sh.GPUs && rm.slots[i].open(a) && rm.takes(&rm.slots[i], a.project, &want, a.nominated) {
+			p.Devices = append(p.Devices, rm.node.Devices[i].Index)
+		}
 	}
 	return p
 }
 
-// placer chooses nodes for every rank of a gang, or nil. What it returns passes
-// admits on each node.
-type placer func(rooms []room, a *ask) []Placed
-
-// placers are the names Policy.Placer knows.
-var placers = map[string]placer{"best-fit": bestFit}
-
-// placerOf is the policy's placer; an unknown name gives best fit.
-func placerOf(name string) placer {
-	if p, ok := placers[name]; ok {
-		return p
+// pick is the place of the fullest device that has room for a part of one; −1 if
+// none has.
+func (rm *room) pick(a *ask) int {
+	fullest, most, want := -1, int64(-1), rm.piece(a.shape)
+	for i := range rm.slots {
+		s := &rm.slots[i]
+		if s.settled+s.nominated > most && s.open(a) && rm.takes(s, a.project, &want, a.nominated) {
+			fullest, most = i, s.settled+s.nominated
+		}
 	}
-	return bestFit
+	return fullest
 }
 
 // bestFit takes the nodes that keep the least; ties go to the lower id. Rooms

@@ -225,7 +225,7 @@ func (pc *poolCycle) firstTry() {
 	start := pc.newStart(e, minMs, 0)
 	var chosen *victims
 	a := pc.askOf(e, minMs, false)
-	if start.Placed = pc.place(pc.rooms, &a); start.Placed == nil {
+	if start.Placed, start.Judged = pc.place(pc.rooms, &a); start.Placed == nil {
 		// A place that V1 to V3 give breaks no more promises than V4 would.
 		if chosen, _ = pc.seek(e, g, minMs); chosen == nil {
 			chosen = pc.claimNodes(e, g)
@@ -234,7 +234,7 @@ func (pc *poolCycle) firstTry() {
 			pc.rank--
 			return
 		}
-		start.Placed, start.Nominate = chosen.placed, true
+		start.Placed, start.Judged, start.Nominate = chosen.placed, chosen.judged, true
 	}
 	if !pc.s.Quiet {
 		start.Path = pc.fields[0].path(pc.pi.pool, g)
@@ -268,7 +268,7 @@ func (pc *poolCycle) claimNodes(e *entry, g int32) *victims {
 	for _, id := range pc.promised.Nodes {
 		own = append(own, pc.rooms[pc.pi.roomOf[id]])
 	}
-	if v.placed = pc.place(own, &ev.ask); v.placed == nil {
+	if v.placed, v.judged = pc.place(own, &ev.ask); v.placed == nil {
 		v.undo(pc)
 		return nil
 	}

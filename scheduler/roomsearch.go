@@ -210,7 +210,7 @@ func (ev *eviction) elsewhere(kept []candidate) []candidate {
 	}
 	return slices.DeleteFunc(kept, func(c candidate) bool {
 		ev.pc.unleave(c.row)
-		if ev.pc.place(ev.pc.rooms, &ev.ask) != nil {
+		if ev.pc.finds(&ev.ask) {
 			ev.release(&c)
 			return true
 		}

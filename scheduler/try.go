@@ -152,7 +152,7 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 	// neither the holder nor a job that falls back to run free is bound to.
 	free := e.holder != nil || money == 1 && j.Contract.MinMs > 0
 	if a := pc.askOf(e, minMs, false); free || pc.memo.noRoom[e.shape] <= 0 {
-		start.Placed = pc.place(pc.rooms, &a)
+		start.Placed, start.Judged = pc.place(pc.rooms, &a)
 	}
 	if start.Placed == nil {
 		if !free {
@@ -168,7 +168,7 @@ func (pc *poolCycle) try(e *entry, g int32, money int) (*Start, *Reason) {
 			}
 			return nil, pc.roomReason(e, why)
 		}
-		start.Placed, start.Nominate = chosen.placed, true
+		start.Placed, start.Judged, start.Nominate = chosen.placed, chosen.judged, true
 	}
 	if money == 0 && e.holder == nil {
 		pieces, why := pc.draw(j, minMs)

@@ -29,7 +29,8 @@ type Policy struct {
 	PastProtectionPPM int64  `json:"past_protection_ppm"` // price after protection; 1,000,000
 	EvictPerMinute    int64  `json:"evict_per_minute"`    // token bucket of V1 and V3; 0 = no bound
 	EvictBurst        int64  `json:"evict_burst"`         // its size
-	Placer            string `json:"placer"`              // "best-fit"
+	Placer            string `json:"placer"`              // PlacerRagpX, PlacerRagpIO or PlacerBestFit
+	PlacerSeed        int64  `json:"placer_seed"`         // of the random futures that ragp-x fills nodes with; 1
 	MaxSteps          int64  `json:"max_steps"`           // bound on one cycle's work, in candidate looks
 	MaxStarts         int    `json:"max_starts"`          // and most starts of one cycle, which one transaction carries out; 1,000; 0 = no bound
 	FreezePPM         int64  `json:"freeze_ppm"`          // storm: part of a pool gone silent that freezes it; 200,000
@@ -58,7 +59,7 @@ func DefaultPolicy() Policy {
 		MarginPPM: 50_000, GraceMs: minute, GraceCapMs: 10 * minute, UnfundedGraceMs: 15_000,
 		MaxRuntimeMs: 7 * 24 * 60 * minute, HoldStepMs: 15 * minute, DebugMinMs: 15 * minute, DebugGPUs: 2,
 		HeadsPerProject: 32, PastProtectionPPM: 1_000_000, EvictPerMinute: 600, EvictBurst: 600,
-		Placer: "best-fit", MaxSteps: 500_000, MaxStarts: 1000, FreezePPM: 200_000, FreezeNodes: 3,
+		Placer: PlacerRagpX, PlacerSeed: 1, MaxSteps: 500_000, MaxStarts: 1000, FreezePPM: 200_000, FreezeNodes: 3,
 		CheckBad: 3, CheckGood: 5, CheckDwellMs: 5 * minute, AutoDrainPPM: 100_000,
 		ReservedStarts: true, LargeMinPPM: 250_000, HolderEvicts: true,
 		IdleAfterMs: 30 * minute, IdleBelowPPM: 50_000, Visibility: "open",
@@ -293,7 +294,7 @@ type Bucket struct {
 
 // Snapshot is the whole input of one cycle. Slices are sorted: Pools, Groups,
 // Nodes by ID; Shares, Usage, Funds by (Pool, Group); Members by (Pool, Project,
-// Member); Slices by (Pool, From, ID); Live by (Job.ID, N); Waiting by (Pool, Project, -Urgency, QueueSeq, ID).
+// Member); Slices by (Pool, From, ID); Mixes by Pool; Live by (Job.ID, N); Waiting by (Pool, Project, -Urgency, QueueSeq, ID).
 type Snapshot struct {
 	Cycle   int64          `json:"cycle"`
 	Now     Instant        `json:"now"`
@@ -309,6 +310,7 @@ type Snapshot struct {
 	Live    []Live         `json:"live"`
 	Waiting []Job          `json:"waiting"`
 	Bucket  Bucket         `json:"bucket"`
+	Mixes   []Mix          `json:"mixes,omitempty"` // by pool
 	Tried   []ledger.JobID `json:"tried,omitempty"` // large jobs that failed for capacity in the cycle before; ascending
 	Quiet   bool           `json:"quiet,omitempty"` // leave Reasons and Standings out of the plan
 
@@ -372,6 +374,7 @@ type Start struct {
 	Hold    []ledger.Piece `json:"hold,omitempty"`
 	Placed  []Placed       `json:"placed"`
 	Evict   []Evict        `json:"evict,omitempty"`
+	Judged  *Judged        `json:"judged,omitempty"` // how its nodes were chosen
 	// Nominate: some devices are still to be left (by victims, or by attempts
 	// that were ending already); the attempt owns them and is promoted when all
 	// are free. Else it is leased at once.

@@ -12,6 +12,7 @@ type victims struct {
 	rows   []int32 // chosen, in order of choice
 	evict  []Evict
 	placed []Placed
+	judged *Judged
 	tokens int64 // V1 and V3 evictions
 }
 
@@ -182,7 +183,7 @@ func (pc *poolCycle) seek(e *entry, g int32, minMs int64) (*victims, string) {
 			return nil, WhyStanding
 		}
 	}
-	v.placed = pc.place(pc.rooms, &ev.ask)
+	v.placed, v.judged = pc.place(pc.rooms, &ev.ask)
 	if v.placed == nil {
 		v.undo(pc)
 		return nil, WhyProtected

@@ -19,8 +19,11 @@ func RagpIO() *Cosine { return &Cosine{} }
 func Ragp5D() *Cosine { return &Cosine{Blind: [Dims]bool{Sto: true, IOC: true}} }
 
 // Score is the cosine in millionths.
-func (c *Cosine) Score(n *Node, a *Ask) Score {
-	s := single("cosine", cosine(n, a, &c.Blind), n.tight(a))
+func (c *Cosine) Score(n *Node, a *Ask) Score { return c.On(n, a, n.tight(a)) }
+
+// On is the cosine, whatever the devices; they decide between equals.
+func (c *Cosine) On(n *Node, a *Ask, devices []int) Score {
+	s := single("cosine", cosine(n, a, &c.Blind), devices)
 	var next Node
 	n.after(&next, a, s.Devices)
 	s.Tie = tieOf(&next)

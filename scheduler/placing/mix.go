@@ -34,6 +34,28 @@ func NewMix(asks []Ask) Mix {
 	return m
 }
 
+// MixOf merges equal kinds and orders them like NewMix; the second list has each
+// kind's weight.
+func MixOf(kinds []Kind) (Mix, []int64) {
+	sorted := slices.Clone(kinds)
+	slices.SortStableFunc(sorted, func(a, b Kind) int { return compareAsks(a.Ask, b.Ask) })
+	var m Mix
+	for _, k := range sorted {
+		m.Total += k.Weight
+		if n := len(m.Kinds); n > 0 && compareAsks(m.Kinds[n-1].Ask, k.Ask) == 0 {
+			m.Kinds[n-1].Weight += k.Weight
+			continue
+		}
+		m.Kinds = append(m.Kinds, k)
+	}
+	slices.SortStableFunc(m.Kinds, func(a, b Kind) int { return cmp.Compare(b.Weight, a.Weight) })
+	weights := make([]int64, len(m.Kinds))
+	for i := range m.Kinds {
+		weights[i] = m.Kinds[i].Weight
+	}
+	return m, weights
+}
+
 // Find gives the position of the ask's kind, -1 if the mix does not know it.
 func (m *Mix) Find(a *Ask) int {
 	return slices.IndexFunc(m.Kinds, func(k Kind) bool { return compareAsks(k.Ask, *a) == 0 })

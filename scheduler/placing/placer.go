@@ -21,9 +21,9 @@ const MaxTerms = 4
 
 // Term is one part of a score under its name.
 type Term struct {
-	Name   string
-	Weight int64 // millionths
-	Value  int64 // before the weight, in the placer's unit
+	Name   string `json:"name"`
+	Weight int64  `json:"weight"` // millionths
+	Value  int64  `json:"value"`  // before the weight, in the placer's unit
 }
 
 // Score is a node's worth for an ask.

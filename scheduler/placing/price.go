@@ -35,24 +35,33 @@ func newPrices(m Mix, epoch uint32) *prices {
 // refresh sets the prices from what is left on the nodes. expected is the GPU
 // that jobs still to come will ask for, 1/1000 GPU.
 func (p *prices) refresh(nodes []Node, expected int64) {
-	p.epoch++
 	if p.gpu == 0 {
+		p.epoch++
 		return
 	}
-	room := make([]int64, len(p.worth))
+	room, due := make([]int64, len(p.worth)), make([]int64, len(p.worth))
 	for i := range nodes {
 		for _, kind := range p.on(nodes[i].Model) {
 			room[kind] += copies(&nodes[i], &p.mix.Kinds[kind].Ask)
 		}
 	}
 	for _, kind := range p.rare {
-		k := &p.mix.Kinds[kind]
+		// D = (weight/total)·expected/(gpu/total)
+		due[kind] = times(times(p.mix.Kinds[kind].Weight, expected, 1), Micro, p.gpu)
+	}
+	p.price(room, due)
+}
+
+// price sets what a copy of each rare kind is worth: its GPU times min(1, D/A)²
+// with A places and D copies expected, these in millionths.
+func (p *prices) price(room, due []int64) {
+	p.epoch++
+	for _, kind := range p.rare {
 		scarcity := int64(Micro)
 		if room[kind] > 0 {
-			// D/A = weight·expected/gpu/A, D = (weight/total)·expected/(gpu/total)
-			scarcity = min(Micro, times(times(k.Weight, expected, 1), Micro, p.gpu)/room[kind])
+			scarcity = min(Micro, due[kind]/room[kind])
 		}
-		p.worth[kind] = times(scarcity*scarcity/Micro, k.Demand[SM], WholeGPU)
+		p.worth[kind] = times(scarcity*scarcity/Micro, p.mix.Kinds[kind].Demand[SM], WholeGPU)
 	}
 }
 

@@ -52,6 +52,18 @@ func (r *RagpX) Learn(m Mix) {
 // ask for, in 1/1000 GPU.
 func (r *RagpX) Refresh(nodes []Node, expected int64) { r.prices.refresh(nodes, expected) }
 
+// Places adds to room, by kind of the mix, how many more of each rare kind fit on
+// the node.
+func (r *RagpX) Places(n *Node, room []int64) {
+	for i, kind := range r.prices.on(n.Model) {
+		room[kind] += r.places(n)[i]
+	}
+}
+
+// Price sets the scarcity prices from the places there are (see Places) and the
+// copies expected, in millionths, both by kind of the mix.
+func (r *RagpX) Price(room, due []int64) { r.prices.price(room, due) }
+
 // Epoch changes with the prices.
 func (r *RagpX) Epoch() uint32 { return r.prices.epoch }
 
@@ -64,11 +76,14 @@ func (r *RagpX) Renew(s *Score) {
 }
 
 // Score judges the node with the job on it.
-func (r *RagpX) Score(n *Node, a *Ask) Score {
-	s := Score{Devices: n.tight(a), Terms: make([]Term, 0, MaxTerms)}
+func (r *RagpX) Score(n *Node, a *Ask) Score { return r.On(n, a, n.tight(a)) }
+
+// On judges the node with the job on the devices given.
+func (r *RagpX) On(n *Node, a *Ask, devices []int) Score {
+	s := Score{Devices: devices, Terms: make([]Term, 0, MaxTerms)}
 	n.after(&r.next, a, s.Devices)
 	now := r.outlook(n)
-	s.losses = r.prices.losses(now.places, &r.next)
+	s.losses = r.prices.losses(r.places(n), &r.next)
 	stranded := (now.stranded - r.futures.stranded(&r.next)) * 1000 / sequences
 	shape := Term{"cosine", r.weights.Cosine, 0}
 	if r.weights.Even != 0 {
@@ -89,18 +104,38 @@ func (r *RagpX) Score(n *Node, a *Ask) Score {
 	return s
 }
 
-// outlook is what holds for a node whatever comes next.
+// outlook is what holds for a node whatever comes next; each part is worked out when
+// it is first asked for.
 type outlook struct {
 	by       *futures // who worked it out
+	judged   bool     // stranded and uneven are known
 	stranded int64
 	uneven   int64
-	places   []int64 // see prices.places
+	counted  bool // places are known
+	places   []int64
 }
 
 // outlook works a node out once; the node keeps it until something is placed there.
 func (r *RagpX) outlook(n *Node) *outlook {
+	o := r.known(n)
+	if !o.judged {
+		o.judged, o.stranded, o.uneven = true, r.futures.stranded(n), unevenness(n)
+	}
+	return o
+}
+
+// places counts the rare kinds' copies that fit on a node; see prices.places.
+func (r *RagpX) places(n *Node) []int64 {
+	o := r.known(n)
+	if !o.counted {
+		o.counted, o.places = true, r.prices.places(n)
+	}
+	return o.places
+}
+
+func (r *RagpX) known(n *Node) *outlook {
 	if n.known == nil || n.known.by != r.futures {
-		n.known = &outlook{by: r.futures, stranded: r.futures.stranded(n), uneven: unevenness(n), places: r.prices.places(n)}
+		n.known = &outlook{by: r.futures}
 	}
 	return n.known
 }

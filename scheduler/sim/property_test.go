@@ -27,6 +27,7 @@ func newChaos(t *rapid.T) *chaos {
 	p.LookbackMs = rapid.SampledFrom([]int64{10 * 60_000, 6 * hour, 7 * day}).Draw(t, "lookback")
 	p.EvictPerMinute = rapid.SampledFrom([]int64{0, 1, 600}).Draw(t, "evict")
 	p.EvictBurst = max(1, p.EvictPerMinute)
+	p.Placer = rapid.SampledFrom([]string{scheduler.PlacerRagpX, scheduler.PlacerRagpX, scheduler.PlacerRagpIO, scheduler.PlacerBestFit}).Draw(t, "placer")
 	p.PastProtectionPPM = rapid.SampledFrom([]int64{1_000_000, 10_000, 777_777, 10_000_000}).Draw(t, "past ppm")
 	c := &chaos{World: New(Config{Policy: p, Start: Epoch, Seed: rapid.Uint64().Draw(t, "seed")}), t: t}
 	pool, err := c.AddPool("h100", 1_500_000, 1_000_000*ledger.GPUHour)
@@ -49,9 +50,24 @@ func newChaos(t *rapid.T) *chaos {
 		}
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
-		c.AddNode(pool, fmt.Sprintf("n%d", i+1), rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "gpus"), 64_000, 524_288)
+		id := c.AddNode(pool, fmt.Sprintf("n%d", i+1), rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "gpus"), 64_000, 524_288)
+		if rapid.Bool().Draw(t, "offers flows") {
+			c.Equip(id, scheduler.Node{HBMMiB: 80_000, NetMbps: 50_000, StoMbps: 16_000, IOCMilli: 12_000, StoPPM: rapid.SampledFrom([]int64{0, 400_000}).Draw(t, "storage")})
+		}
 	}
 	return c
+}
+
+// flow is what a job asks for beside GPUs, cores and memory.
+func (c *chaos) flow() (f scheduler.Flow) {
+	t := c.t
+	if rapid.IntRange(0, 2).Draw(t, "flows") == 0 {
+		f.HBMMiB = rapid.SampledFrom([]int64{0, 8000, 40_000, 80_000}).Draw(t, "hbm")
+		f.NetMbps = rapid.SampledFrom([]int64{0, 20_000}).Draw(t, "net")
+		f.StoMbps, f.IOCMilli = rapid.SampledFrom([]int64{0, 500, 6000}).Draw(t, "sto"), rapid.SampledFrom([]int64{0, 3000}).Draw(t, "ioc")
+		f.HBMVar, f.StoVar, f.IOCVar = f.HBMMiB*f.HBMMiB/25, f.StoMbps*f.StoMbps/16, f.IOCMilli*f.IOCMilli/16
+	}
+	return f
 }
 
 func (c *chaos) submit() {
@@ -62,6 +78,7 @@ func (c *chaos) submit() {
 	}
 	sh.CPUMilli = rapid.Int64Range(1, 8).Draw(t, "cores") * 1000 * sh.GPUs
 	sh.RAMMiB = 16_384 * sh.GPUs
+	sh.Flow = c.flow()
 	k := scheduler.Contract{
 		MinMs: rapid.SampledFrom([]int64{0, 5 * 60_000, 15 * 60_000, hour, 4 * hour}).Draw(t, "min"), GraceMs: 60_000,
 		MaxMs: rapid.SampledFrom([]int64{2 * hour, 7 * day}).Draw(t, "max"), Urgency: int8(rapid.IntRange(0, 3).Draw(t, "urgency")),
@@ -75,7 +92,9 @@ func (c *chaos) submit() {
 
 // happen lets one random thing happen.
 func (c *chaos) happen() {
-	switch what := rapid.IntRange(0, 13).Draw(c.t, "event"); {
+	switch what := rapid.IntRange(0, 14).Draw(c.t, "event"); {
+	case what == 14:
+		c.Learn(c.pools[0])
 	case what == 13:
 		c.bookSome()
 	case what < 5 || len(c.jobs) == 0:
@@ -232,7 +251,7 @@ func deeds(p *scheduler.Plan) *scheduler.Plan {
 	d.Reasons, d.Standings, d.Reserved, d.Steps = nil, nil, nil, 0
 	d.Starts = append([]scheduler.Start(nil), p.Starts...)
 	for i := range d.Starts {
-		d.Starts[i].Path, d.Starts[i].Rank = nil, 0
+		d.Starts[i].Path, d.Starts[i].Rank, d.Starts[i].Judged = nil, 0, nil
 	}
 	d.Reserves = append([]scheduler.Reserve(nil), p.Reserves...)
 	for i := range d.Reserves {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"tranche/ledger"
@@ -215,6 +216,38 @@ func (w *World) AddNode(pool ledger.PoolID, name string, gpus int, cpuMilli, ram
 	return id
 }
 
+// Equip sets what a node offers beside GPUs, cores and memory: the memory of its
+// devices, network, storage with what is left of it, processors that move data.
+func (w *World) Equip(id ledger.NodeID, has scheduler.Node) {
+	n := &w.snap.Nodes[id-1]
+	n.HBMMiB, n.NetMbps, n.StoMbps, n.IOCMilli, n.StoPPM = has.HBMMiB, has.NetMbps, has.StoMbps, has.IOCMilli, has.StoPPM
+	w.snap.Rearrange()
+}
+
+// Learn makes a pool's mix of all jobs submitted to it so far.
+func (w *World) Learn(pool ledger.PoolID) {
+	var shapes []scheduler.MixKind
+	first := w.now
+	for _, j := range w.jobs {
+		if j.spec.Pool == pool {
+			shapes = append(shapes, scheduler.MixKind{Shape: j.spec.Shape, Ranks: 1})
+			first = min(first, j.spec.Submitted)
+		}
+	}
+	at, known := slices.BinarySearchFunc(w.snap.Mixes, pool, func(m scheduler.Mix, id ledger.PoolID) int { return cmp.Compare(m.Pool, id) })
+	version := int64(1)
+	if known {
+		version = w.snap.Mixes[at].Version + 1
+	}
+	m := scheduler.Learn(pool, version, max(scheduler.LeastSpanMs, w.now.MillisSince(first)), shapes)
+	w.snap.Mixes = slices.Clone(w.snap.Mixes) // earlier flat copies keep theirs
+	if known {
+		w.snap.Mixes[at] = m
+	} else {
+		w.snap.Mixes = slices.Insert(w.snap.Mixes, at, m)
+	}
+}
+
 // Award makes a lot valid from now until an instant, paid by the root's pot.
 func (w *World) Award(project ledger.GroupID, pool ledger.PoolID, amount ledger.Amount, until ledger.Instant) (ledger.LotID, error) {
 	lot := ledger.Lot{ID: ledger.LotID(len(w.lots) + 1), Project: project, Pool: pool, Period: period, First: w.now, Last: until}
@@ -364,24 +397,34 @@ func (w *World) Check() error {
 // overPlaced adds up a node's tenants without the nominated, who do not run.
 func (w *World) overPlaced(node ledger.NodeID, list []scheduler.Tenant) error {
 	n := &w.snap.Nodes[node-1]
-	used, owner := map[int32]int64{}, map[int32]ledger.GroupID{}
-	var cpu, ram int64
+	used, owner, memory := map[int32]int64{}, map[int32]ledger.GroupID{}, map[int32]int64{}
+	var sum scheduler.Placed
 	for i := range list {
 		t := &list[i]
 		if t.Phase == scheduler.Nominated {
 			continue
 		}
-		cpu, ram = cpu+t.Placed.CPUMilli, ram+t.Placed.RAMMiB
-		for _, d := range t.Placed.Devices {
-			used[d] += t.Placed.GPUMilli
-			if o := owner[d]; used[d] > 1000 || o != 0 && o != t.Project {
+		p := &t.Placed
+		sum.CPUMilli, sum.RAMMiB, sum.NetMbps = sum.CPUMilli+p.CPUMilli, sum.RAMMiB+p.RAMMiB, sum.NetMbps+p.NetMbps
+		sum.StoMbps, sum.IOCMilli, sum.StoVar, sum.IOCVar = sum.StoMbps+p.StoMbps, sum.IOCMilli+p.IOCMilli, sum.StoVar+p.StoVar, sum.IOCVar+p.IOCVar
+		for _, d := range p.Devices {
+			used[d] += p.GPUMilli
+			memory[d] += p.HBMMiB
+			if o := owner[d]; used[d] > 1000 || o != 0 && o != t.Project || memory[d] > n.HBMMiB {
 				return fmt.Errorf("device %d of node %s is given twice", d, n.Name)
 			}
 			owner[d] = t.Project
 		}
 	}
-	if cpu > n.CPUMilli || ram > n.RAMMiB {
-		return fmt.Errorf("node %s is over-placed: %d of %d milli-cores, %d of %d MiB", n.Name, cpu, n.CPUMilli, ram, n.RAMMiB)
+	sto := float64(n.StoMbps)
+	if n.StoPPM > 0 {
+		sto *= float64(n.StoPPM) / 1e6
+	}
+	over := func(mean, variance int64, of float64) bool {
+		return mean > 0 && float64(mean)+math.Sqrt(float64(variance)) > of+0.001
+	}
+	if sum.CPUMilli > n.CPUMilli || sum.RAMMiB > n.RAMMiB || sum.NetMbps > n.NetMbps || over(sum.StoMbps, sum.StoVar, sto) || over(sum.IOCMilli, sum.IOCVar, float64(n.IOCMilli)) {
+		return fmt.Errorf("node %s is over-placed: %+v of %+v", n.Name, sum, n)
 	}
 	return nil
 }
