@@ -20,9 +20,9 @@ import (
 // size of things. A package that is missing here may not exist.
 var mayImport = map[string][]string{
 	"ledger":                {},
-	"scheduler":             {"ledger"},
+	"scheduler":             {"ledger", "scheduler/placing"},
 	"scheduler/placing":     {},
-	"scheduler/sim":         {"ledger", "scheduler"},
+	"scheduler/sim":         {"ledger", "scheduler", "scheduler/placing"},
 	"scheduler/sim/packing": {"scheduler/placing"},
 	"scheduler/agent":       {"ledger", "web/api"},
 	"store":                 {"ledger", "scheduler", "migrations"},

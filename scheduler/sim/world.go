@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"tranche/ledger"
@@ -416,14 +415,14 @@ func (w *World) overPlaced(node ledger.NodeID, list []scheduler.Tenant) error {
 			owner[d] = t.Project
 		}
 	}
-	sto := float64(n.StoMbps)
+	sto := n.StoMbps
 	if n.StoPPM > 0 {
-		sto *= float64(n.StoPPM) / 1e6
+		sto = sto * n.StoPPM / 1_000_000
 	}
-	over := func(mean, variance int64, of float64) bool {
-		return mean > 0 && float64(mean)+math.Sqrt(float64(variance)) > of+0.001
+	over := func(mean, variance, of int64) bool { // mean + √variance > of
+		return mean > 0 && (mean > of || (of-mean)*(of-mean) < variance)
 	}
-	if sum.CPUMilli > n.CPUMilli || sum.RAMMiB > n.RAMMiB || sum.NetMbps > n.NetMbps || over(sum.StoMbps, sum.StoVar, sto) || over(sum.IOCMilli, sum.IOCVar, float64(n.IOCMilli)) {
+	if sum.CPUMilli > n.CPUMilli || sum.RAMMiB > n.RAMMiB || sum.NetMbps > n.NetMbps || over(sum.StoMbps, sum.StoVar, sto) || over(sum.IOCMilli, sum.IOCVar, n.IOCMilli) {
 		return fmt.Errorf("node %s is over-placed: %+v of %+v", n.Name, sum, n)
 	}
 	return nil
