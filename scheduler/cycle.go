@@ -67,6 +67,9 @@ func (s *Snapshot) Validate() error {
 	if !slices.IsSortedFunc(s.Slices, func(a, b Slice) int { return bySlice(&a, &b) }) {
 		return fmt.Errorf("slices are not in order of pool, start and id")
 	}
+	if !ascending(s.Mixes, func(m *Mix) int64 { return int64(m.Pool) }) {
+		return fmt.Errorf("mixes are not in order of their pools")
+	}
 	if !ascending(s.Nodes, func(n *Node) int64 { return int64(n.ID) }) {
 		return fmt.Errorf("nodes are not in order of their ids")
 	}

@@ -255,6 +255,11 @@ func roomLeft(n *Node, occ []occupant, at Instant) remains {
 	return r
 }
 
+// Offers says whether an empty node with so many devices could hold a rank.
+func (n *Node) Offers(devices int64, sh *Shape) bool {
+	return remains{devices: devices, hbm: n.HBMMiB, offer: n.amounts()}.holds(sh)
+}
+
 func (r remains) holds(sh *Shape) bool {
 	if r.devices < sh.GPUs || sh.GPUs > 0 && sh.HBMMiB > r.hbm {
 		return false

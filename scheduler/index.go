@@ -169,7 +169,7 @@ func newPoolIndex(s *Snapshot, t *tree, p *Pool) *poolIndex {
 	pi := &poolIndex{
 		pool: p, roomOf: map[ledger.NodeID]int32{}, share: make([]int64, len(t.groups)),
 		rows: make([]row, 0, len(s.Live)), shapes: map[shapeKey]int32{}, kinds: map[kindKey]int32{},
-		people: map[personKey]int32{},
+		people: map[personKey]int32{}, judge: s.memory.judgeOf(p.ID),
 	}
 	for i := range s.Shares {
 		if g := t.pos(s.Shares[i].Group); s.Shares[i].Pool == p.ID && g >= 0 {
@@ -499,6 +499,7 @@ func (s *Snapshot) Clone() *Snapshot {
 // Flat gives the snapshot with its slices filled and sorted, as it is stored.
 func (s *Snapshot) Flat() *Snapshot {
 	f := *s
+	f.memory = nil // it serves one snapshot at a time
 	if s.ix == nil {
 		return &f
 	}

@@ -49,6 +49,32 @@ type judge struct {
 	sorted []placing.Device
 }
 
+// Memory keeps what placers have worked out about states of nodes, for a world whose
+// snapshots are made anew for each cycle. It changes no decision. One snapshot at a
+// time may use it.
+type Memory struct{ judges map[ledger.PoolID]*judge }
+
+// Remember lets deciding on the snapshot use what was worked out on earlier ones.
+func (s *Snapshot) Remember(m *Memory) { s.memory = m }
+
+// judgeOf is the pool's judge that is remembered; nil when none is.
+func (m *Memory) judgeOf(pool ledger.PoolID) *judge {
+	if m == nil {
+		return nil
+	}
+	return m.judges[pool]
+}
+
+func (m *Memory) put(pool ledger.PoolID, j *judge) {
+	if m == nil {
+		return
+	}
+	if m.judges == nil {
+		m.judges = map[ledger.PoolID]*judge{}
+	}
+	m.judges[pool] = j
+}
+
 // livePlacer is a placer that judges devices somebody else has picked.
 type livePlacer interface {
 	placing.Placer
@@ -107,6 +133,7 @@ func (pc *poolCycle) judges() *judge {
 	by := judgedBy{placer: pc.p.Placer, seed: pc.p.PlacerSeed, mix: mix.Version, whole: pi.sizes(), gpus: pi.gpus()}
 	if j := pi.judge; j == nil || !j.by.same(&by) || len(j.nodes) > mostStates || len(j.scores) > mostScores {
 		pi.judge = newJudge(by, mix)
+		pc.s.memory.put(pi.pool.ID, pi.judge)
 		for i := range pi.rooms {
 			pi.rooms[i].state = 0
 		}

@@ -246,8 +246,7 @@ func (pc *poolCycle) couldHold(e *entry) bool {
 		pc.memo.never[e.shape] = -1
 		sh, nodes := &e.job.Shape, int64(0)
 		for i := range pc.rooms {
-			n := pc.rooms[i].node
-			if r := (remains{devices: int64(len(n.Devices)), hbm: n.HBMMiB, offer: n.amounts()}); r.holds(sh) {
+			if n := pc.rooms[i].node; n.Offers(int64(len(n.Devices)), sh) {
 				nodes++
 			}
 		}

@@ -314,7 +314,8 @@ type Snapshot struct {
 	Tried   []ledger.JobID `json:"tried,omitempty"` // large jobs that failed for capacity in the cycle before; ascending
 	Quiet   bool           `json:"quiet,omitempty"` // leave Reasons and Standings out of the plan
 
-	ix *index
+	ix     *index
+	memory *Memory
 }
 
 // Rule numbers of evictions and stops; they go into the explanation.

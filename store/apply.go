@@ -241,11 +241,11 @@ func (c *carrying) lockNodes(ctx context.Context, tx *Tx, nodes []ledger.NodeID)
 		phase  string
 	}
 	var tenants []tenantRow
-	batch.Queue(`select a.job_id, a.n, a.project_id, a.phase, p.rank, p.node_id, p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib
+	batch.Queue(`select a.job_id, a.n, a.project_id, a.phase, p.rank, p.node_id, p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib, p.hbm_mib, p.net_mbps, p.sto_mbps, p.ioc_milli, p.hbm_var, p.sto_var, p.ioc_var
 		from placements p join attempts a on a.id = p.attempt_id where p.node_id = any($1) and a.phase <> 'closed'
 		order by a.job_id, a.n, p.rank`, nodes).Query(each(&tenants, func(t *tenantRow) []any {
 		q, p := &t.tenant, &t.tenant.Placed
-		return []any{&q.Job, &q.N, &q.Project, &t.phase, &p.Rank, &p.Node, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB}
+		return []any{&q.Job, &q.N, &q.Project, &t.phase, &p.Rank, &p.Node, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB, &p.HBMMiB, &p.NetMbps, &p.StoMbps, &p.IOCMilli, &p.HBMVar, &p.StoVar, &p.IOCVar}
 	}))
 	batch.Queue(`select nextval(pg_get_serial_sequence('attempts', 'id')) from generate_series(1, $1)`, len(c.plan.Starts)+len(c.plan.Reserves)).
 		Query(each(&c.ids, func(id *ledger.AttemptID) []any { return []any{id} }))
@@ -482,6 +482,8 @@ type startFacts struct {
 	Rank  int                  `json:"rank"`
 	Path  []scheduler.Standing `json:"path"`
 	Evict []scheduler.Evict    `json:"evict,omitempty"`
+
+	Judged *scheduler.Judged `json:"judged,omitempty"` // only on the attempt: its time line is long enough
 }
 
 // begin makes the attempt of a start that holds.
@@ -495,11 +497,12 @@ func (c *carrying) begin(l *life, s *scheduler.Start, id ledger.AttemptID) {
 	if f := c.funds[purse{l.job.Project, l.job.Pool}]; f != nil {
 		lots = f.Lots
 	}
-	facts := startFacts{s.Rank, s.Path, s.Evict}
+	facts := startFacts{Rank: s.Rank, Path: s.Path, Evict: s.Evict}
 	if _, refusal := l.advance(scheduler.Event{Kind: kind, At: c.plan.Now, Run: run, Lots: lots}, event, facts); refusal != nil {
 		c.drop(s.Job, "job")
 		return
 	}
+	facts.Judged = s.Judged
 	l.startFact = facts
 	if s.Reserved {
 		l.seated = true

@@ -290,9 +290,18 @@ type Pool struct {
 	NodeCPUMilli int64
 	NodeRAMMiB   int64
 	NodeHBMMiB   int64 // per device
+	Demand
 }
 
-const poolColumns = `id, name, gpu_model, rate_ppm, node_gpus, node_cpu_milli, node_ram_mib, node_hbm_mib`
+// Demand is what a job of a pool asks for per GPU when its owner does not say; parts
+// of a GPU in proportion.
+type Demand struct {
+	NetMbps  int64 `json:"net_mbps"`  // Mbit/s
+	StoMbps  int64 `json:"sto_mbps"`  // MB/s
+	IOCMilli int64 `json:"ioc_milli"` // processors that move data
+}
+
+const poolColumns = `id, name, gpu_model, rate_ppm, node_gpus, node_cpu_milli, node_ram_mib, node_hbm_mib, gpu_net_mbps, gpu_sto_mbps, gpu_ioc_milli`
 
 // Pools lists all pools by name.
 func (s *Store) Pools(ctx context.Context) ([]Pool, error) {
@@ -318,9 +327,9 @@ func (s *Store) CreatePool(ctx context.Context, cmd Command, in Pool) (ledger.Po
 			return 0, rs
 		}
 		var id ledger.PoolID
-		err := tx.QueryRow(ctx, `insert into pools (name, gpu_model, rate_ppm, node_gpus, node_cpu_milli, node_ram_mib, node_hbm_mib, created_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`,
-			in.Name, in.GPUModel, in.RatePPM, in.NodeGPUs, in.NodeCPUMilli, in.NodeRAMMiB, in.NodeHBMMiB, tx.Now).Scan(&id)
+		err := tx.QueryRow(ctx, `insert into pools (name, gpu_model, rate_ppm, node_gpus, node_cpu_milli, node_ram_mib, node_hbm_mib, created_at,
+				gpu_net_mbps, gpu_sto_mbps, gpu_ioc_milli) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning id`,
+			in.Name, in.GPUModel, in.RatePPM, in.NodeGPUs, in.NodeCPUMilli, in.NodeRAMMiB, in.NodeHBMMiB, tx.Now, in.NetMbps, in.StoMbps, in.IOCMilli).Scan(&id)
 		if err != nil {
 			return 0, err
 		}
@@ -345,5 +354,5 @@ func checkPool(in Pool) ledger.Refusals {
 			rs = append(rs, refuse(ledger.Invalid, "pool.node", n.field, "Say how much "+n.what+" one node of the pool has."))
 		}
 	}
-	return rs
+	return append(rs, in.check()...)
 }

@@ -97,6 +97,7 @@ func (ch *JobChange) apply(ctx context.Context, tx *Tx, actor ledger.Actor, l *l
 	c := &job.Contract
 	sub.Nodes, sub.GPUs, sub.GPUMilli = job.Shape.Nodes, job.Shape.GPUs, job.Shape.GPUMilli
 	sub.CPUMilli, sub.RAMMiB = or(ch.CPUMilli, job.Shape.CPUMilli), or(ch.RAMMiB, job.Shape.RAMMiB)
+	sub.Flow = flowOf(&job.Shape.Flow)
 	sub.MinMs, sub.GraceMs, sub.MaxMs, sub.MaxCharge = &c.MinMs, &c.GraceMs, &c.MaxMs, c.MaxCharge
 	checked, refusals := sub.check(t, actor, tx.Now)
 	if len(refusals) > 0 {
@@ -117,16 +118,18 @@ func or(n, otherwise int64) int64 {
 func less(is, was *scheduler.Job) bool {
 	a, b := is.Shape, was.Shape
 	return is.Pool == was.Pool && a.Nodes <= b.Nodes && a.GPUs <= b.GPUs && a.GPUMilli <= b.GPUMilli && a.CPUMilli <= b.CPUMilli &&
-		a.RAMMiB <= b.RAMMiB && is.Contract.MinMs <= was.Contract.MinMs
+		a.RAMMiB <= b.RAMMiB && a.HBMMiB <= b.HBMMiB && a.NetMbps <= b.NetMbps && a.StoMbps <= b.StoMbps && a.IOCMilli <= b.IOCMilli && is.Contract.MinMs <= was.Contract.MinMs
 }
 
 // rewriteJob writes a changed job and sets its place in the queue.
 func rewriteJob(ctx context.Context, tx *Tx, was, is *scheduler.Job) error {
 	s, c := &is.Shape, &is.Contract
-	err := tx.QueryRow(ctx, `update jobs set pool_id = $2, nodes = $3, gpus = $4, gpu_milli = $5, cpu_milli = $6, ram_mib = $7, milli_gpu = $8,
+	err := tx.QueryRow(ctx, `update jobs set pool_id = $2, nodes = $3, gpus = $4, gpu_milli = $5, cpu_milli = $6, ram_mib = $7, hbm_mib = $13, net_mbps = $14, sto_mbps = $15, ioc_milli = $16,
+			hbm_var = $17, sto_var = $18, ioc_var = $19, milli_gpu = $8,
 			rate_ppm = $9, min_ms = $10, grace_ms = $11, queue_seq = case when $12 then queue_seq else nextval('queue_seq') end
 		where id = $1 returning queue_seq`, is.ID, is.Pool, s.Nodes, s.GPUs, s.GPUMilli, s.CPUMilli, s.RAMMiB, is.Rate.MilliGPU,
-		is.Rate.PPM, c.MinMs, c.GraceMs, less(is, was)).Scan(&is.QueueSeq)
+		is.Rate.PPM, c.MinMs, c.GraceMs, less(is, was),
+		s.HBMMiB, s.NetMbps, s.StoMbps, s.IOCMilli, s.HBMVar, s.StoVar, s.IOCVar).Scan(&is.QueueSeq)
 	if err != nil {
 		return err
 	}

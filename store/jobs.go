@@ -32,6 +32,7 @@ type Submission struct {
 	GPUMilli int64 // 1..1000 of one GPU
 	CPUMilli int64 // per node
 	RAMMiB   int64 // per node
+	Flow     SubmittedFlow
 
 	Command    string // for /bin/sh -c
 	WorkDir    string
@@ -109,9 +110,19 @@ type poolFacts struct {
 	gpus     int64 // of the reference node
 	cpuMilli int64
 	ramMiB   int64
+	hbmMiB   int64
+	demand   Demand
 }
 
-type nodeSize struct{ gpus, cpuMilli, ramMiB int64 }
+// reference is the pool's reference node.
+func (p *poolFacts) reference() nodeSize {
+	return nodeSize{p.gpus, scheduler.Node{CPUMilli: p.cpuMilli, RAMMiB: p.ramMiB, HBMMiB: p.hbmMiB}}
+}
+
+type nodeSize struct {
+	gpus int64
+	scheduler.Node
+}
 
 // loadTarget finds project and pool; what is missing there is a refusal of its field.
 func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission) (*target, error) {
@@ -145,8 +156,8 @@ func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission)
 		}
 	}
 	p := &t.pool
-	err = tx.QueryRow(ctx, `select id, name, rate_ppm, node_gpus, node_cpu_milli, node_ram_mib from pools where name = $1`, sub.Pool).
-		Scan(&p.id, &p.name, &p.ratePPM, &p.gpus, &p.cpuMilli, &p.ramMiB)
+	err = tx.QueryRow(ctx, `select id, name, rate_ppm, node_gpus, node_cpu_milli, node_ram_mib, node_hbm_mib, gpu_net_mbps, gpu_sto_mbps, gpu_ioc_milli from pools where name = $1`, sub.Pool).
+		Scan(&p.id, &p.name, &p.ratePPM, &p.gpus, &p.cpuMilli, &p.ramMiB, &p.hbmMiB, &p.demand.NetMbps, &p.demand.StoMbps, &p.demand.IOCMilli)
 	if noRow(err) {
 		refusals = append(refusals, refuse(ledger.Invalid, "pool.missing", "pool", "There is no pool "+sub.Pool+"; choose one of the list."))
 	} else if err != nil {
@@ -158,13 +169,13 @@ func loadTarget(ctx context.Context, tx *Tx, actor ledger.Actor, sub Submission)
 	if t.policy, err = loadPolicy(ctx, tx); err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, `select (select count(*) from devices d where d.node_id = n.id), n.cpu_milli, n.ram_mib
-		from nodes n where n.pool_id = $1 and n.retired_at is null order by n.id`, p.id)
+	rows, err := tx.Query(ctx, `select d.count, n.cpu_milli, n.ram_mib, n.net_mbps, n.sto_mbps, n.ioc_milli, coalesce(d.hbm, 0)
+		from nodes n cross join lateral (select count(*), min(hbm_mib) filter (where not dead) as hbm from devices where node_id = n.id) d where n.pool_id = $1 and n.retired_at is null order by n.id`, p.id)
 	if err != nil {
 		return nil, err
 	}
 	t.nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n nodeSize, err error) {
-		return n, row.Scan(&n.gpus, &n.cpuMilli, &n.ramMiB)
+		return n, row.Scan(&n.gpus, &n.CPUMilli, &n.RAMMiB, &n.NetMbps, &n.StoMbps, &n.IOCMilli, &n.HBMMiB)
 	})
 	return t, err
 }
@@ -209,19 +220,19 @@ func insertJobs(ctx context.Context, tx *Tx, e *entering) error {
 		}
 	}
 	j, sub := e.job, e.sub
-	c := &j.Contract
+	c, f := &j.Contract, &j.Shape.Flow
 	// Numbers and places are drawn in the order of the indices.
 	err := tx.QueryRow(ctx, `with fresh as (insert into jobs (project_id, pool_id, member_id, name, preset, nodes, gpus, gpu_milli, cpu_milli, ram_mib,
-			milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, interactive, queue_seq, state, submitted_at, token_id,
+			hbm_mib, net_mbps, sto_mbps, ioc_milli, hbm_var, sto_var, ioc_var, milli_gpu, rate_ppm, min_ms, grace_ms, max_ms, resumable, stop_on_money, or_free, max_charge, urgency, interactive, queue_seq, state, submitted_at, token_id,
 			array_id, array_index, listed, blocked)
-		select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, nextval('queue_seq'), 'pending', $22, nullif($23::bigint, 0),
+		select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $28, $29, $30, $31, $32, $33, $34, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, nextval('queue_seq'), 'pending', $22, nullif($23::bigint, 0),
 			nullif($24::bigint, 0), u.i, u.n = 1, $25 or ($26::int > 0 and u.n > $26::int)
 		from (select i, n from unnest($27::int[]) with ordinality u (i, n) order by n) u returning id, queue_seq),
 		noted as (insert into job_events (job_id, at, kind) select id, $22, 'submitted' from fresh order by id)
 		select min(id), min(queue_seq) from fresh`,
 		j.Project, j.Pool, j.Member, sub.Name, sub.Preset, j.Shape.Nodes, j.Shape.GPUs, j.Shape.GPUMilli, j.Shape.CPUMilli, j.Shape.RAMMiB,
 		j.Rate.MilliGPU, j.Rate.PPM, c.MinMs, c.GraceMs, c.MaxMs, c.Resumable, c.StopOnMoney, c.OrFree, c.MaxCharge, c.Urgency, c.Interactive, tx.Now, e.token,
-		e.arrayID, e.waits, atOnce, indices).
+		e.arrayID, e.waits, atOnce, indices, f.HBMMiB, f.NetMbps, f.StoMbps, f.IOCMilli, f.HBMVar, f.StoVar, f.IOCVar).
 		Scan(&j.ID, &j.QueueSeq)
 	if err != nil {
 		return err

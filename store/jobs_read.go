@@ -93,7 +93,7 @@ type AttemptHead struct {
 
 // sqlJobLine selects JobLine; joins are one row each.
 const sqlJobLine = `select j.id, j.name, j.preset, j.state, j.project_id, g.path, g.title, j.pool_id, p.name, j.member_id, coalesce(n.name, ''),
-	j.nodes, j.gpus, j.gpu_milli, j.cpu_milli, j.ram_mib, j.milli_gpu, j.rate_ppm,
+	j.nodes, j.gpus, j.gpu_milli, j.cpu_milli, j.ram_mib, j.hbm_mib, j.net_mbps, j.sto_mbps, j.ioc_milli, j.hbm_var, j.sto_var, j.ioc_var, j.milli_gpu, j.rate_ppm,
 	j.min_ms, j.grace_ms, j.max_ms, j.resumable, j.stop_on_money, j.or_free, j.max_charge, j.urgency, j.interactive, j.queue_seq,
 	j.submitted_at, j.cancel_asked_at, j.finished_at, j.exit_code, coalesce(j.exit_signal, 0), j.result, j.attempts, j.charged,
 	case when a.phase <> 'closed' then coalesce((select sum(h.amount - h.spent - h.released)::bigint from hold_pieces h where h.attempt_id = a.id), 0) else 0 end,
@@ -119,7 +119,7 @@ func scanJobLine(row pgx.CollectableRow) (JobLine, error) {
 	var atOnce int
 	c, s := &l.Contract, &l.Shape
 	err := row.Scan(&l.ID, &l.Name, &l.Preset, &l.State, &l.Project, &l.Path, &l.Title, &l.Pool, &l.PoolName, &l.Member, &l.Owner,
-		&s.Nodes, &s.GPUs, &s.GPUMilli, &s.CPUMilli, &s.RAMMiB, &l.MilliGPU, &l.RatePPM,
+		&s.Nodes, &s.GPUs, &s.GPUMilli, &s.CPUMilli, &s.RAMMiB, &s.HBMMiB, &s.NetMbps, &s.StoMbps, &s.IOCMilli, &s.HBMVar, &s.StoVar, &s.IOCVar, &l.MilliGPU, &l.RatePPM,
 		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency, &c.Interactive, &l.QueueSeq,
 		&l.Submitted, &l.CancelAsk, &l.Finished, &l.ExitCode, &l.ExitSignal, &l.Result, &l.Attempts, &l.Charged, &l.Held, &chargedMs, &usedMs,
 		&a.ID, &a.Phase, &a.Funded, &a.MinMs, &a.Since, &a.Started, &a.ProtectedUntil, &a.Ended, &a.ElapsedMs, &a.Rule, &a.Cause, &price.Past.PPM, &price.Past.Turns,

@@ -61,7 +61,7 @@ type lifeEvent struct {
 
 // jobColumns are what scheduler.Job consists of, of "jobs j".
 const jobColumns = `j.id, j.project_id, j.pool_id, j.member_id, j.queue_seq, j.submitted_at, j.attempts, j.charged,
-	j.nodes, j.gpus, j.gpu_milli, j.cpu_milli, j.ram_mib, j.milli_gpu, j.rate_ppm,
+	j.nodes, j.gpus, j.gpu_milli, j.cpu_milli, j.ram_mib, j.hbm_mib, j.net_mbps, j.sto_mbps, j.ioc_milli, j.hbm_var, j.sto_var, j.ioc_var, j.milli_gpu, j.rate_ppm,
 	j.min_ms, j.grace_ms, j.max_ms, j.resumable, j.stop_on_money, j.or_free, j.max_charge, j.urgency, j.interactive`
 
 // jobFields are where jobColumns go.
@@ -69,7 +69,7 @@ func jobFields(j *scheduler.Job) []any {
 	c, s := &j.Contract, &j.Shape
 	return []any{
 		&j.ID, &j.Project, &j.Pool, &j.Member, &j.QueueSeq, &j.Submitted, &j.Attempts, &j.Charged,
-		&s.Nodes, &s.GPUs, &s.GPUMilli, &s.CPUMilli, &s.RAMMiB, &j.Rate.MilliGPU, &j.Rate.PPM,
+		&s.Nodes, &s.GPUs, &s.GPUMilli, &s.CPUMilli, &s.RAMMiB, &s.HBMMiB, &s.NetMbps, &s.StoMbps, &s.IOCMilli, &s.HBMVar, &s.StoVar, &s.IOCVar, &j.Rate.MilliGPU, &j.Rate.PPM,
 		&c.MinMs, &c.GraceMs, &c.MaxMs, &c.Resumable, &c.StopOnMoney, &c.OrFree, &c.MaxCharge, &c.Urgency, &c.Interactive,
 	}
 }
@@ -105,7 +105,7 @@ func enterPhase(r *scheduler.Run, phase string) {
 }
 
 // memberColumns are one part of an attempt, of "placements p".
-const memberColumns = `p.attempt_id, p.rank, p.node_id, p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib,
+const memberColumns = `p.attempt_id, p.rank, p.node_id, p.devices, p.gpu_milli, p.cpu_milli, p.ram_mib, p.hbm_mib, p.net_mbps, p.sto_mbps, p.ioc_milli, p.hbm_var, p.sto_var, p.ioc_var,
 	p.launcher, p.claimed_at, p.seen_ms, p.elapsed_ms, p.term_ms, p.ended, p.exit_code, p.exit_signal, p.stopped, p.lost, p.returns`
 
 // memberRow is where memberColumns go.
@@ -119,7 +119,7 @@ type memberRow struct {
 func (m *memberRow) fields() []any {
 	p, b := &m.placed, &m.member
 	return []any{
-		&m.attempt, &p.Rank, &p.Node, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB,
+		&m.attempt, &p.Rank, &p.Node, &p.Devices, &p.GPUMilli, &p.CPUMilli, &p.RAMMiB, &p.HBMMiB, &p.NetMbps, &p.StoMbps, &p.IOCMilli, &p.HBMVar, &p.StoVar, &p.IOCVar,
 		&m.part.launcher, &b.Claimed, &m.part.seenMs, &b.ElapsedMs, &b.TermMs, &b.Ended, &b.Exit.Code, &b.Exit.Signal, &b.Exit.Stopped, &b.Exit.Lost, &m.part.returns,
 	}
 }
@@ -496,8 +496,9 @@ func (l *life) queueAttempt(batch *pgx.Batch) error {
 
 func (l *life) queuePlaces(batch *pgx.Batch) {
 	for _, p := range l.placed {
-		batch.Queue(`insert into placements (attempt_id, rank, node_id, devices, gpu_milli, cpu_milli, ram_mib)
-			values ($1, $2, $3, $4, $5, $6, $7)`, l.state.Run.Attempt, p.Rank, p.Node, p.Devices, p.GPUMilli, p.CPUMilli, p.RAMMiB)
+		batch.Queue(`insert into placements (attempt_id, rank, node_id, devices, gpu_milli, cpu_milli, ram_mib, hbm_mib, net_mbps, sto_mbps, ioc_milli, hbm_var, sto_var, ioc_var)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`, l.state.Run.Attempt, p.Rank, p.Node, p.Devices, p.GPUMilli, p.CPUMilli, p.RAMMiB,
+			p.HBMMiB, p.NetMbps, p.StoMbps, p.IOCMilli, p.HBMVar, p.StoVar, p.IOCVar)
 	}
 }
 

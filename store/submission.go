@@ -147,6 +147,7 @@ func (sub *Submission) checkShape(f *formCheck, t *target, j *scheduler.Job) boo
 	f.want(milli == 1000 || sub.GPUs == 1, "gpu_milli", "job.gpu_milli_whole", "Only a job with one GPU per node may take a part of it.")
 	f.want(sub.CPUMilli >= 0, "cpu_milli", "job.cpu", "A job cannot have less than no cores.")
 	f.want(sub.RAMMiB >= 0, "ram_mib", "job.ram", "A job cannot have less than no memory.")
+	sub.Flow.check(f)
 	if len(f.refusals) > before {
 		return false
 	}
@@ -161,6 +162,7 @@ func (sub *Submission) checkShape(f *formCheck, t *target, j *scheduler.Job) boo
 		shape.RAMMiB = max(1, ledger.DefaultRAM(shape))
 	}
 	j.Shape = scheduler.Shape{Nodes: nodes, GPUs: sub.GPUs, GPUMilli: milli, CPUMilli: shape.CPUMilli, RAMMiB: shape.RAMMiB}
+	j.Shape.Flow = sub.Flow.over(t, &j.Shape)
 	j.Rate = ledger.Rate{MilliGPU: max(1, ledger.ChargedMilliGPU(shape)), PPM: t.pool.ratePPM}
 	if refusal := j.Rate.Check(); refusal != nil {
 		refusal.Field = "nodes"
@@ -174,13 +176,14 @@ func (sub *Submission) checkShape(f *formCheck, t *target, j *scheduler.Job) boo
 func (sub *Submission) checkFits(f *formCheck, t *target, j *scheduler.Job) {
 	nodes, bounded := t.nodes, true
 	if len(nodes) == 0 { // none enrolled yet: the reference node speaks for them
-		nodes, bounded = []nodeSize{{t.pool.gpus, t.pool.cpuMilli, t.pool.ramMiB}}, false
+		nodes, bounded = []nodeSize{t.pool.reference()}, false
 	}
 	var most nodeSize
 	var enough int64
-	for _, n := range nodes {
-		most = nodeSize{max(most.gpus, n.gpus), max(most.cpuMilli, n.cpuMilli), max(most.ramMiB, n.ramMiB)}
-		if n.gpus >= j.Shape.GPUs && n.cpuMilli >= j.Shape.CPUMilli && n.ramMiB >= j.Shape.RAMMiB {
+	for i := range nodes {
+		n := &nodes[i]
+		most.grow(n)
+		if n.Offers(n.gpus, &j.Shape) {
 			enough++
 		}
 	}
@@ -189,11 +192,15 @@ func (sub *Submission) checkFits(f *formCheck, t *target, j *scheduler.Job) {
 	if !ok {
 		return // its default cores and memory are as much too many
 	}
-	ok = f.want(j.Shape.CPUMilli <= most.cpuMilli, "cpu_milli", "job.too_many_cores",
-		fmt.Sprintf("No node of pool %s has %d cores; the largest has %d.", t.pool.name, j.Shape.CPUMilli/1000, most.cpuMilli/1000)) && ok
-	ok = f.want(j.Shape.RAMMiB <= most.ramMiB, "ram_mib", "job.too_much_ram",
-		fmt.Sprintf("No node of pool %s has %d MiB of memory; the largest has %d MiB.", t.pool.name, j.Shape.RAMMiB, most.ramMiB)) && ok
-	if ok && bounded {
+	ok = f.want(j.Shape.CPUMilli <= most.CPUMilli, "cpu_milli", "job.too_many_cores",
+		fmt.Sprintf("No node of pool %s has %d cores; the largest has %d.", t.pool.name, j.Shape.CPUMilli/1000, most.CPUMilli/1000)) && ok
+	ok = f.want(j.Shape.RAMMiB <= most.RAMMiB, "ram_mib", "job.too_much_ram",
+		fmt.Sprintf("No node of pool %s has %d MiB of memory; the largest has %d MiB.", t.pool.name, j.Shape.RAMMiB, most.RAMMiB)) && ok
+	if !bounded {
+		return
+	}
+	ok = sub.Flow.checkFits(f, t, &j.Shape, &most) && ok
+	if ok {
 		f.want(enough >= j.Shape.Nodes, "nodes", "job.too_many_nodes",
 			fmt.Sprintf("Pool %s has %d nodes that could hold this; the job asks for %d.", t.pool.name, enough, j.Shape.Nodes))
 	}

@@ -26,6 +26,7 @@ type World struct {
 	cut    ledger.JobID   // the first whose reason did not fit into the last cycle; 0 = all did
 	since  ledger.Instant // real: silence counts from here
 	daily  dailyPost
+	memory scheduler.Memory // what scores of nodes were worked out before
 }
 
 // World gives the leader's world.
@@ -41,6 +42,7 @@ func (w *World) Snapshot(ctx context.Context, now ledger.Instant) (*scheduler.Sn
 		return nil, err
 	}
 	w.daily.begin(r)
+	r.snap.Remember(&w.memory)
 	return r.snap, nil
 }
 
@@ -149,6 +151,7 @@ func (r *reading) queue(batch *pgx.Batch) {
 	batch.Queue(sqlAllLimits, s.Now).Query(each(&r.limits, func(l *ledger.PathLimit) []any {
 		return []any{&l.Program, &l.Pool, &l.Period, &l.Limit, &l.Used}
 	}))
+	batch.Queue(sqlMixes).Query(each(&s.Mixes, mixFields))
 	batch.Queue(`select ` + nodeColumns + ` from ` + nodeTables + ` where n.retired_at is null order by n.id`).Query(r.scanNodes)
 	batch.Queue(`select h.attempt_id, h.lot_id, h.amount, h.spent, h.released from hold_pieces h
 		where h.attempt_id = any(array(select a.id from attempts a where a.phase = 'reserved')) order by h.attempt_id, h.n`).Query(r.scanPromised)
@@ -183,11 +186,12 @@ func (r *reading) scanShares(rows pgx.Rows) error {
 }
 
 // nodeColumns are what scheduler.Node consists of.
-const nodeColumns = `n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.health, n.drain, n.degraded_since is not null, n.maint_from, n.maint_until,
+const nodeColumns = `n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.net_mbps, n.sto_mbps, n.ioc_milli, coalesce(d.hbm, 0), n.health, n.drain, n.degraded_since is not null, n.maint_from, n.maint_until,
 	coalesce(d.every, '{}'), coalesce(d.dead, '{}')`
 
 // nodeTables are what they are columns of.
-const nodeTables = `nodes n left join lateral (select array_agg(idx order by idx) as every, array_agg(idx order by idx) filter (where dead) as dead
+const nodeTables = `nodes n left join lateral (select array_agg(idx order by idx) as every, array_agg(idx order by idx) filter (where dead) as dead,
+	min(hbm_mib) filter (where not dead) as hbm
 	from devices where node_id = n.id) d on true`
 
 func (r *reading) scanNodes(rows pgx.Rows) error {
@@ -196,7 +200,7 @@ func (r *reading) scanNodes(rows pgx.Rows) error {
 		var health, drain string
 		var degraded bool
 		var all, dead []int32
-		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &health, &drain, &degraded, &n.MaintFrom, &n.MaintUntil, &all, &dead); err != nil {
+		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &n.NetMbps, &n.StoMbps, &n.IOCMilli, &n.HBMMiB, &health, &drain, &degraded, &n.MaintFrom, &n.MaintUntil, &all, &dead); err != nil {
 			return err
 		}
 		n.Health = healthOf(health, drain, degraded)

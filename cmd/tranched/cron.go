@@ -25,12 +25,19 @@ type timedJob struct {
 func (s *site) timetable() []timedJob {
 	return []timedJob{
 		{"sweep", "17 * * * *", s.sweep},
+		{"learn", "*/5 * * * *", s.learn},
 	}
 }
 
 func (s *site) sweep(ctx context.Context) (string, error) {
 	removed, err := s.store.Sweep(ctx, telemetryKept, recordsKept)
 	return fmt.Sprintf("removed %d rows", removed), err
+}
+
+// learn counts what jobs the pools get, for the placer.
+func (s *site) learn(ctx context.Context) (string, error) {
+	learnt, err := s.store.LearnMixes(ctx)
+	return fmt.Sprintf("%d pools learnt", learnt), err
 }
 
 // keepTime runs the timetable until ctx ends. Each occurrence runs on one server
