@@ -101,9 +101,9 @@ func newTwin(t testing.TB, w *sim.World) *twin {
 
 func (k *twin) addNode(t testing.TB, n scheduler.Node) {
 	t.Helper()
-	k.db.Exec(t, `insert into nodes (name, pool_id, token_hash, cpu_milli, ram_mib, enrolled_at, heartbeat_at, health_since)
-		values ($1, $2, $3, $4, $5, '2026-10-01', '2026-10-01', '2026-10-01')`, n.Name, int64(n.Pool), []byte(n.Name), n.CPUMilli, n.RAMMiB)
-	k.db.Exec(t, `insert into devices (node_id, idx, uuid, model, hbm_mib) select $1, n, '', '', 0 from generate_series(0, $2 - 1) n`, int64(n.ID), len(n.Devices))
+	k.db.Exec(t, `insert into nodes (name, pool_id, token_hash, cpu_milli, ram_mib, net_mbps, sto_mbps, ioc_milli, enrolled_at, heartbeat_at, health_since)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, '2026-10-01', '2026-10-01', '2026-10-01')`, n.Name, int64(n.Pool), []byte(n.Name), n.CPUMilli, n.RAMMiB, n.NetMbps, n.StoMbps, n.IOCMilli)
+	k.db.Exec(t, `insert into devices (node_id, idx, uuid, model, hbm_mib) select $1, n, '', '', $3 from generate_series(0, $2 - 1) n`, int64(n.ID), len(n.Devices), n.HBMMiB)
 	k.nodes = append(k.nodes, n.ID)
 }
 
@@ -205,6 +205,8 @@ func (k *twin) follow(t testing.TB, e sim.Event, plans []*scheduler.Plan) {
 		if err = campaignErr; err == nil {
 			k.world = k.World(leader)
 		}
+	case sim.Learnt:
+		_, err = k.LearnMixes(t.Context())
 	case sim.Cycled:
 		k.turn(t, e, plans)
 	}

@@ -29,6 +29,7 @@ const (
 	Leads     EventKind = "leader"   // another server decides from here
 	Asked     EventKind = "renew"    // for ElapsedMs of new protection
 	Idled     EventKind = "idle"     // since From
+	Learnt    EventKind = "learn"    // a pool its mix
 	Cycled    EventKind = "cycle"
 )
 

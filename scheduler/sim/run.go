@@ -110,6 +110,7 @@ func (r *Runner) setPolicy(st *Statement) error {
 	p.HolderEvicts = o.flag("v4", p.HolderEvicts)
 	p.PastProtectionPPM = o.number("past_ppm", p.PastProtectionPPM)
 	p.IdleUnprotectMs = o.duration("idle_unprotect", p.IdleUnprotectMs)
+	p.Placer = o.text("placer", p.Placer)
 	r.seed = o.number("seed", r.seed)
 	return o.done()
 }
@@ -141,6 +142,10 @@ func (r *Runner) addNodes(st *Statement) error {
 	cores := o.number("cores", 8*gpus)
 	ram := o.number("ram_mib", 65_536*gpus)
 	topology := o.text("topology", "")
+	has := scheduler.Node{
+		HBMMiB: o.number("hbm_mib", 0), NetMbps: o.number("net_mbps", 0), StoMbps: o.number("sto_mbps", 0),
+		IOCMilli: o.number("ioc_milli", 0), StoPPM: o.number("sto_ppm", 0),
+	}
 	if err := o.done(); err != nil {
 		return err
 	}
@@ -163,6 +168,7 @@ func (r *Runner) addNodes(st *Statement) error {
 			}
 			r.nodes[name] = r.World.AddNode(r.pools[pool], name, int(gpus), cores*1000, ram)
 			r.World.SetTopology(r.nodes[name], topology)
+			r.World.Equip(r.nodes[name], has)
 		}
 	}
 	return nil
@@ -332,6 +338,12 @@ func (r *Runner) command(verb, name string, code int) error {
 			return fmt.Errorf("no group %s", name)
 		}
 		r.World.Suspend(id, verb == "suspend")
+		return nil
+	case "learn":
+		if r.pools[name] == 0 {
+			return fmt.Errorf("no pool %s", name)
+		}
+		r.World.Learn(r.pools[name])
 		return nil
 	case "freeze", "thaw":
 		return r.freeze(name, verb == "freeze")

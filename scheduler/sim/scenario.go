@@ -33,7 +33,7 @@ type Statement struct {
 // The verbs that begin a statement, by where they may stand.
 var (
 	setupVerbs  = map[string]bool{"policy": true, "pool": true, "program": true, "project": true, "node": true}
-	doVerbs     = map[string]bool{"submit": true, "cycle": true, "cycles": true, "finish": true, "cancel": true, "pause": true, "resume": true, "fail-node": true, "drain": true, "fault": true, "silent": true, "heal": true, "suspend": true, "lift": true, "award": true, "freeze": true, "thaw": true, "maintain": true, "leader": true, "kill-device": true, "renew": true, "idle": true, "member": true, "book": true}
+	doVerbs     = map[string]bool{"submit": true, "cycle": true, "cycles": true, "finish": true, "cancel": true, "pause": true, "resume": true, "fail-node": true, "drain": true, "fault": true, "silent": true, "heal": true, "suspend": true, "lift": true, "award": true, "freeze": true, "thaw": true, "maintain": true, "leader": true, "kill-device": true, "renew": true, "idle": true, "member": true, "book": true, "learn": true}
 	expectVerbs = map[string]bool{"start": true, "nominate": true, "evict": true, "wait": true, "promote": true, "reserve": true, "move": true, "promised": true, "renewed": true, "warn": true, "unprotect": true, "stop": true, "extend": true, "money": true, "order": true, "nothing": true, "charge": true, "balance": true, "held": true, "spent": true, "state": true, "usage": true, "attempts": true, "seq": true}
 )
 

@@ -138,6 +138,10 @@ func (r *Runner) spec(o *options, g ledger.GroupID) (scheduler.Job, Behaviour, e
 	spec.Shape.CPUMilli = o.number("cpu_milli", ledger.DefaultCPU(whole))
 	whole.CPUMilli = spec.Shape.CPUMilli
 	spec.Shape.RAMMiB = o.number("ram_mib", ledger.DefaultRAM(whole))
+	spec.Shape.Flow = scheduler.Flow{
+		HBMMiB: o.number("hbm_mib", 0), NetMbps: o.number("net_mbps", 0), StoMbps: o.number("sto_mbps", 0), IOCMilli: o.number("ioc_milli", 0),
+		HBMVar: o.number("hbm_var", 0), StoVar: o.number("sto_var", 0), IOCVar: o.number("ioc_var", 0),
+	}
 	c := &spec.Contract
 	c.MinMs, c.GraceMs, c.MaxMs = o.duration("min", 3_600_000), o.duration("grace", p.GraceMs), o.duration("max", p.MaxRuntimeMs)
 	c.Resumable, c.StopOnMoney, c.OrFree = o.flag("resumable", true), o.flag("stop_on_money", false), o.flag("or_free", false)

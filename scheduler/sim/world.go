@@ -233,16 +233,16 @@ func (w *World) Learn(pool ledger.PoolID) {
 			first = min(first, j.spec.Submitted)
 		}
 	}
+	w.record(Event{Kind: Learnt})
 	at, known := slices.BinarySearchFunc(w.snap.Mixes, pool, func(m scheduler.Mix, id ledger.PoolID) int { return cmp.Compare(m.Pool, id) })
-	version := int64(1)
-	if known {
-		version = w.snap.Mixes[at].Version + 1
-	}
-	m := scheduler.Learn(pool, version, max(scheduler.LeastSpanMs, w.now.MillisSince(first)), shapes)
+	m := scheduler.Learn(pool, 1, max(scheduler.LeastSpanMs, w.now.MillisSince(first)), shapes)
 	w.snap.Mixes = slices.Clone(w.snap.Mixes) // earlier flat copies keep theirs
-	if known {
+	switch {
+	case len(shapes) == 0, known && slices.Equal(w.snap.Mixes[at].Kinds, m.Kinds):
+	case known:
+		m.Version = w.snap.Mixes[at].Version + 1
 		w.snap.Mixes[at] = m
-	} else {
+	default:
 		w.snap.Mixes = slices.Insert(w.snap.Mixes, at, m)
 	}
 }
