@@ -434,6 +434,17 @@ func (j *Job) follow(from, to *NodeSize, was Shape) {
 	cpu, ram := to.defaults(j.Shape)
 	j.Shape.CPUMilli = max(1, ratioOf(was.CPUMilli, cpu, wasCPU))
 	j.Shape.RAMMiB = max(1, ratioOf(was.RAMMiB, ram, wasRAM))
+	j.Shape.Flow = was.Flow.times(j.Shape.GPUs*j.Shape.milli(), was.GPUs*was.milli())
+}
+
+// times is what so many more or fewer GPUs ask for: of each of them as before.
+func (f Flow) times(a, b int64) Flow {
+	if a == b || b == 0 {
+		return f
+	}
+	f.NetMbps, f.StoMbps, f.IOCMilli = ratioOf(f.NetMbps, a, b), ratioOf(f.StoMbps, a, b), ratioOf(f.IOCMilli, a, b)
+	f.StoVar, f.IOCVar = ratioOf(ratioOf(f.StoVar, a, b), a, b), ratioOf(ratioOf(f.IOCVar, a, b), a, b)
+	return f
 }
 
 // ratioOf is n·a/b, for sizes of machines.

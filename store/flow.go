@@ -1,7 +1,10 @@
 package store
 
 import (
+	"context"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"tranche/ledger"
 	"tranche/scheduler"
@@ -91,4 +94,56 @@ func (d *Demand) check() ledger.Refusals {
 		f.want(v.value >= 0 && v.value <= mostFlow, v.field, "pool.demand", fmt.Sprintf("The usual %s per GPU is 0 to %d.", v.what, mostFlow))
 	}
 	return f.refusals
+}
+
+// Offers gives, by pool, the most that any of its nodes offers beside GPUs, cores and
+// memory.
+func (s *Store) Offers(ctx context.Context) (map[ledger.PoolID]scheduler.Flow, error) {
+	rows, err := s.pool.Query(ctx, `select n.pool_id, max(n.net_mbps), max(n.sto_mbps), max(n.ioc_milli),
+		coalesce(max((select min(hbm_mib) from devices where node_id = n.id and not dead)), 0) from nodes n where n.retired_at is null group by n.pool_id`)
+	if err != nil {
+		return nil, fmt.Errorf("store: offers: %w", err)
+	}
+	out := map[ledger.PoolID]scheduler.Flow{}
+	var id ledger.PoolID
+	var f scheduler.Flow
+	_, err = pgx.ForEachRow(rows, []any{&id, &f.NetMbps, &f.StoMbps, &f.IOCMilli, &f.HBMMiB}, func() error {
+		out[id] = f
+		return nil
+	})
+	return out, err
+}
+
+// SetPoolDemand changes what a pool's jobs ask for per GPU when their owners do not
+// say. Jobs that were submitted keep what they asked for.
+func (s *Store) SetPoolDemand(ctx context.Context, cmd Command, pool ledger.PoolID, in Demand) error {
+	type content struct {
+		Pool   ledger.PoolID
+		Demand Demand
+	}
+	_, err := runCommand(ctx, s, "pool.demand", cmd, content{pool, in}, func(tx *Tx) (ledger.PoolID, error) {
+		var root Group
+		if err := tx.QueryRow(ctx, `select `+groupColumns+` from groups g where g.parent_id is null`).Scan(root.fields()...); err != nil {
+			return 0, err
+		}
+		if r := cmd.Actor.May(ledger.PoolWrite, root.Path, tx.Now); r != nil {
+			return 0, r
+		}
+		if rs := in.check(); len(rs) > 0 {
+			return 0, rs
+		}
+		var was Demand
+		err := tx.QueryRow(ctx, `select gpu_net_mbps, gpu_sto_mbps, gpu_ioc_milli from pools where id = $1 for update`, pool).Scan(&was.NetMbps, &was.StoMbps, &was.IOCMilli)
+		if noRow(err) {
+			return 0, refuse(ledger.Missing, "pool.missing", "pool", "There is no such pool; choose one of the list.")
+		}
+		if err != nil {
+			return 0, err
+		}
+		if _, err := tx.Exec(ctx, `update pools set gpu_net_mbps = $2, gpu_sto_mbps = $3, gpu_ioc_milli = $4 where id = $1`, pool, in.NetMbps, in.StoMbps, in.IOCMilli); err != nil {
+			return 0, err
+		}
+		return pool, audit(ctx, tx, cmd, act{Verb: "pool.demand", Subject: subjectOf("pool", pool), Before: was, After: in})
+	})
+	return err
 }

@@ -23,6 +23,7 @@ type JobDetail struct {
 	Runs      []AttemptLine             // oldest first, at most the newest 50
 	Charges   []JobCharge               // oldest first, at most the newest 500
 	Names     map[ledger.GroupID]string // titles of every group that the explanation names
+	NodeNames map[ledger.NodeID]string  // of those the last start was judged among
 	Standings []StandingLine            // of its pool, as the last cycle left them; only while it waits
 	Queued    int                       // jobs waiting for the pool, with the holder of its reserved start
 	Reserved  *Promise                  // the pool's reserved start; only while it waits
@@ -254,6 +255,36 @@ func (d *JobDetail) fillNames(ctx context.Context, tx *Tx) error {
 	var title string
 	_, err = pgx.ForEachRow(rows, []any{&id, &title}, func() error {
 		d.Names[id] = title
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return d.nameJudged(ctx, tx)
+}
+
+// nameJudged reads the names of the nodes that the last start was judged among.
+func (d *JobDetail) nameJudged(ctx context.Context, tx *Tx) error {
+	if len(d.Runs) == 0 {
+		return nil
+	}
+	start := d.Runs[len(d.Runs)-1].Start()
+	if start == nil || start.Judged == nil {
+		return nil
+	}
+	var ids []ledger.NodeID
+	for _, n := range start.Judged.Nodes {
+		ids = append(ids, n.Node)
+	}
+	rows, err := tx.Query(ctx, `select id, name from nodes where id = any($1)`, ids)
+	if err != nil {
+		return err
+	}
+	d.NodeNames = map[ledger.NodeID]string{}
+	var id ledger.NodeID
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+		d.NodeNames[id] = name
 		return nil
 	})
 	return err

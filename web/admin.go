@@ -149,11 +149,15 @@ func (s *server) adminPoolsPage(r *http.Request, form view.Form) (templ.Componen
 	if err != nil {
 		return nil, err
 	}
+	demand, err := s.demands(r)
+	if err != nil {
+		return nil, err
+	}
 	rows := make([]view.PoolRow, len(pools))
 	for i := range pools {
 		rows[i] = poolRow(&pools[i])
 	}
-	return view.AdminPoolsPage(s.shell(r, "Pools set up", "admin-pools", plural(int64(len(rows)), "pool")+" set up."), view.AdminPools{Form: form, Rows: rows}), nil
+	return view.AdminPoolsPage(s.shell(r, "Pools set up", "admin-pools", plural(int64(len(rows)), "pool")+" set up."), view.AdminPools{Form: form, Rows: rows, Demand: demand}), nil
 }
 
 // createPool makes a pool; its node numbers are those of one node.
@@ -161,13 +165,14 @@ func (s *server) createPool(w http.ResponseWriter, r *http.Request) error {
 	in := store.Pool{
 		Name: strings.TrimSpace(r.PostFormValue("name")), GPUModel: strings.TrimSpace(r.PostFormValue("device")), RatePPM: formID(r, "rate_ppm"),
 		NodeGPUs: formID(r, "gpus"), NodeCPUMilli: formID(r, "cpus") * 1000, NodeRAMMiB: formID(r, "memory_gib") * 1024, NodeHBMMiB: formID(r, "hbm_gib") * 1024,
+		Demand: demandForm(r),
 	}
 	if in.GPUModel == "" {
 		in.NodeGPUs, in.NodeHBMMiB = 0, 0
 	}
 	id, err := s.store.CreatePool(r.Context(), s.command(r), in)
 	if err != nil {
-		err = refield(err, "node_gpus", "gpus", "node_cpu_milli", "cpus", "node_ram_mib", "memory_gib", "node_hbm_mib", "hbm_gib")
+		err = refield(err, "node_gpus", "gpus", "node_cpu_milli", "cpus", "node_ram_mib", "memory_gib", "node_hbm_mib", "hbm_gib", "gpu_net_mbps", "net_mbps", "gpu_sto_mbps", "sto_mbps", "gpu_ioc_milli", "io_milli")
 		return s.again(w, r, err, func(f view.Form) (templ.Component, error) { return s.adminPoolsPage(r, f) })
 	}
 	return s.done(w, r, view.PoolURL(id), "Made. Enrol nodes into it next.")

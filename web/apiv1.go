@@ -145,7 +145,7 @@ func (s *server) apiSubmit(w http.ResponseWriter, r *http.Request) error {
 	}
 	sub := store.Submission{
 		Preset: in.Preset, Name: in.Name, Project: in.Project, Pool: in.Pool, Nodes: in.Nodes, GPUs: in.GPUs, GPUMilli: in.GPUMilli,
-		CPUMilli: in.CPUMilli, RAMMiB: in.RAMMiB, Command: in.Command, WorkDir: in.WorkDir, Env: in.Env, OutputPath: in.OutputPath, Checkpoint: in.Checkpoint,
+		CPUMilli: in.CPUMilli, RAMMiB: in.RAMMiB, Flow: store.SubmittedFlow{HBMMiB: in.HBMMiB, NetMbps: in.NetMbps, StoMbps: in.StoMbps, IOCMilli: in.IOCMilli}, Command: in.Command, WorkDir: in.WorkDir, Env: in.Env, OutputPath: in.OutputPath, Checkpoint: in.Checkpoint,
 		MinMs: in.MinRuntimeMS, GraceMs: in.GraceMS, MaxMs: in.MaxRuntimeMS, Resumable: in.Resumable, OrFree: in.OrFree, Urgency: in.Urgency, Interactive: in.Interactive, After: in.After, Singleton: in.Singleton, Array: in.Array,
 	}
 	switch in.WhenMoneyEnds {

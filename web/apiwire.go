@@ -18,6 +18,7 @@ func (s *server) wireJob(j *store.JobLine, lookbackMs int64) api.Job {
 	out := api.Job{
 		ID: j.ID, Name: j.Name, Project: j.Path, Pool: j.PoolName, User: j.Owner, State: j.State, Result: j.Result, Signal: j.ExitSignal,
 		Nodes: j.Shape.Nodes, GPUs: j.Shape.GPUs, CPUMilli: j.Shape.CPUMilli, RAMMiB: j.Shape.RAMMiB,
+		HBMMiB: j.Shape.HBMMiB, NetMbps: j.Shape.NetMbps, StoMbps: j.Shape.StoMbps, IOCMilli: j.Shape.IOCMilli,
 		MinRuntimeMS: j.Contract.MinMs, GraceMS: j.Contract.GraceMs, MaxRuntimeMS: j.Contract.MaxMs, Resumable: j.Contract.Resumable,
 		WhenMoneyEnds: api.MoneyGoOn, Urgency: int(j.Contract.Urgency), OrFree: j.Contract.OrFree, Interactive: j.Contract.Interactive,
 		Submitted: j.Submitted.Time(), Ended: timeOf(j.Finished), Charged: j.Charged, Held: j.Held,

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"tranche/ledger"
+	"tranche/scheduler"
 	"tranche/store"
 	"tranche/web/view"
 )
@@ -83,7 +84,7 @@ func contractFacts(d *store.JobDetail) []view.Fact {
 		{Name: "Job", Value: idText(d.ID), ID: "job-id"},
 		{Name: "Owner", Value: d.Owner},
 		{Name: "Project", Value: d.Path},
-		{Name: "Shape", Value: shapeOf(&d.JobLine) + ", " + milliText(d.Shape.CPUMilli) + " cores and " + gibText(d.Shape.RAMMiB) + " per node"},
+		{Name: "Shape", Value: shapeOf(&d.JobLine) + ", " + milliText(d.Shape.CPUMilli) + " cores and " + gibText(d.Shape.RAMMiB) + " per node" + flowText(&d.Shape.Flow)},
 		{Name: "Charged GPUs", Value: milliText(d.MilliGPU), Term: "rate"},
 		{Name: "Protected for", Value: minimumText(c.MinMs), Term: "protected for", ID: "contract-minimum"},
 		{Name: "Grace", Value: spanText(c.GraceMs), Term: "grace"},
@@ -105,6 +106,24 @@ func contractFacts(d *store.JobDetail) []view.Fact {
 		facts = append(facts, view.Fact{Name: "Charged at most", Value: hours(c.MaxCharge).Text + " GPU-h", Exact: hours(c.MaxCharge).Exact})
 	}
 	return facts
+}
+
+// flowText is what a job asks for beside GPUs, cores and memory.
+func flowText(f *scheduler.Flow) string {
+	var out string
+	if f.HBMMiB > 0 {
+		out += ", " + gibText(f.HBMMiB) + " on each GPU"
+	}
+	if f.NetMbps > 0 {
+		out += ", " + strconv.FormatInt(f.NetMbps, 10) + " Mbit/s of network"
+	}
+	if f.StoMbps > 0 {
+		out += ", " + strconv.FormatInt(f.StoMbps, 10) + " MB/s of storage"
+	}
+	if f.IOCMilli > 0 {
+		out += ", " + milliText(f.IOCMilli) + " cores that move data"
+	}
+	return out
 }
 
 // milliText writes thousandths: "8", "0.25".

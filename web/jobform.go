@@ -33,6 +33,15 @@ func (f *formReader) number(name string) int64 {
 	return n
 }
 
+// times reads a whole number in another unit; an empty field is nil: the default.
+func (f *formReader) times(name string, unit int64) *int64 {
+	if f.text(name) == "" {
+		return nil
+	}
+	n := unit * f.number(name)
+	return &n
+}
+
 // span reads a duration; an empty field is nil: the default.
 func (f *formReader) span(name string) *int64 {
 	if f.text(name) == "" {
@@ -85,6 +94,9 @@ func parseJobForm(values url.Values) (store.Submission, ledger.Refusals) {
 		Name: f.text("name"), Project: f.text("project"), Pool: f.text("pool"),
 		Nodes: f.number("nodes"), GPUs: f.number("gpus"), GPUMilli: f.number("gpu_milli"),
 		CPUMilli: 1000 * f.number("cpus"), RAMMiB: 1024 * f.number("memory_gib"),
+		Flow: store.SubmittedFlow{
+			HBMMiB: f.times("hbm_gib", 1024), NetMbps: f.times("net_mbps", 1), StoMbps: f.times("sto_mbps", 1), IOCMilli: f.times("io_cores", 1000),
+		},
 		Command: strings.ReplaceAll(values.Get("command"), "\r\n", "\n"), WorkDir: f.text("workdir"), Env: f.environment("environment"),
 		OutputPath: f.text("output"), Checkpoint: f.text("checkpoint"),
 		MinMs: f.span("minimum"), GraceMs: f.span("grace"), MaxMs: f.span("maximum"), Resumable: &resumable,
@@ -107,6 +119,14 @@ func fillJobForm(values map[string][]string, d *store.JobDetail, preset bool) {
 	set("gpus", number(d.Shape.GPUs))
 	if d.Shape.GPUMilli != 1000 {
 		set("gpu_milli", number(d.Shape.GPUMilli))
+	}
+	for _, v := range []struct {
+		name string
+		n    int64
+	}{{"hbm_gib", d.Shape.HBMMiB / 1024}, {"net_mbps", d.Shape.NetMbps}, {"sto_mbps", d.Shape.StoMbps}, {"io_cores", d.Shape.IOCMilli / 1000}} {
+		if v.n > 0 {
+			set(v.name, number(v.n))
+		}
 	}
 	set("urgency", number(int64(d.Contract.Urgency)))
 	if d.Contract.Interactive {

@@ -222,6 +222,10 @@ func formField(field string) string {
 		return "cpus"
 	case "ram_mib":
 		return "memory_gib"
+	case "hbm_mib":
+		return "hbm_gib"
+	case "ioc_milli":
+		return "io_cores"
 	case "max_charge_units":
 		return "max_charge"
 	}

@@ -99,6 +99,8 @@ func (s *server) peopleRoutes() []route {
 		{post, view.PeriodsURL, ledger.PeriodWrite, atRoot, s.openPeriod},
 		{get, view.AdminPoolsURL, ledger.PoolWrite, atRoot, s.adminPools},
 		{post, view.AdminPoolsURL, ledger.PoolWrite, atRoot, s.createPool},
+		{get, view.AdminPoolsURL + "/{id}/demand", ledger.PoolWrite, atRoot, s.poolDemand},
+		{post, view.AdminPoolsURL + "/{id}/demand", ledger.PoolWrite, atRoot, s.setPoolDemand},
 		{get, view.PolicyURL, ledger.SeeOpen, signedIn, s.showPolicy},
 		{post, view.PolicyURL, ledger.PolicyWrite, atRoot, s.changePolicy},
 		{get, view.GroupsURL, ledger.TreeWrite, anywhere, s.groups},

@@ -158,7 +158,7 @@ func (o *others) addresses(t *testing.T) []string {
 			for _, id := range []ledger.GroupID{o.lab, o.vision, o.seg} {
 				out = append(out, jobPath(rt.pattern, ledger.JobID(id)))
 			}
-		case strings.HasPrefix(path, "/pools/{id}"):
+		case strings.HasPrefix(path, "/pools/{id}"), strings.HasPrefix(path, "/admin/pools/{id}"):
 			out = append(out, jobPath(rt.pattern, ledger.JobID(o.h100)))
 		case strings.HasPrefix(path, "/nodes/{id}"):
 			out = append(out, jobPath(rt.pattern, ledger.JobID(o.nodes[0])), jobPath(rt.pattern, ledger.JobID(o.nodes[1])))

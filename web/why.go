@@ -87,6 +87,9 @@ func (s *server) why(d *store.JobDetail) *view.Why {
 		w.Sentence = s.whyStopped(d, last, names)
 		w.Eviction, w.Duel = s.evictionFacts(d, last, names), duel(d, last, names)
 	}
+	if last != nil && last.Rule == "" && (d.State == "starting" || d.State == "running") {
+		w.Place = placeOf(d, last)
+	}
 	return w
 }
 
@@ -355,6 +358,12 @@ func (s *server) wireWhy(d *store.JobDetail) api.Why {
 	}
 	for _, f := range slices.Concat(w.Funds, w.Eviction) {
 		line(f.Name, f.Value, "")
+	}
+	if p := w.Place; p != nil {
+		line("Its nodes", p.Sentence, "")
+		for _, n := range p.Rows {
+			line("Placed on "+n.Node, n.Total, strings.Join(n.Words(p.Terms), ", "))
+		}
 	}
 	if w.Promise != nil {
 		line("Reserved start of the pool", promiseText(w.Promise), "")

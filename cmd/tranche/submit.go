@@ -15,11 +15,15 @@ type submitCommand struct {
 	Preset  string `help:"debug (protected 15 min), train (1 h, the default), long (8 h) or free (unfunded, may be stopped at any time)." enum:"debug,train,long,free," default:"" placeholder:"PRESET"`
 	Name    string `help:"Name for people."`
 
-	Nodes    int64 `help:"Nodes; all start together or none." default:"1"`
-	GPUs     int64 `name:"gpus" short:"g" help:"GPUs per node."`
-	GPUMilli int64 `help:"Part of one GPU in thousandths." placeholder:"1..1000"`
-	CPUMilli int64 `help:"Thousandths of CPU cores per node; default the GPUs' proportional part."`
-	RAMMiB   int64 `name:"ram-mib" help:"MiB of memory per node; default the GPUs' proportional part."`
+	Nodes    int64  `help:"Nodes; all start together or none." default:"1"`
+	GPUs     int64  `name:"gpus" short:"g" help:"GPUs per node."`
+	GPUMilli int64  `help:"Part of one GPU in thousandths." placeholder:"1..1000"`
+	CPUMilli int64  `help:"Thousandths of CPU cores per node; default the GPUs' proportional part."`
+	RAMMiB   int64  `name:"ram-mib" help:"MiB of memory per node; default the GPUs' proportional part."`
+	HBMMiB   *int64 `name:"hbm-mib" help:"MiB of memory on each GPU; default as large a part as of the GPU."`
+	NetMbps  *int64 `name:"net-mbps" help:"Network per node, Mbit/s; default the pool's."`
+	StoMbps  *int64 `name:"sto-mbps" help:"Storage bandwidth per node, MB/s; default the pool's."`
+	IOCMilli *int64 `name:"ioc-milli" help:"Thousandths of cores that move data, per node; default the pool's."`
 
 	Workdir    string            `help:"Folder to run in, on the node; default the job's scratch folder."`
 	Env        map[string]string `short:"e" help:"Environment entry; may be repeated." placeholder:"NAME=VALUE" mapsep:"none"`
@@ -86,6 +90,7 @@ func (c *submitCommand) submission() (api.Submit, error) {
 	s := api.Submit{
 		Key: c.Key, Preset: c.Preset, Name: c.Name, Project: c.Project, Pool: c.Pool,
 		Nodes: c.Nodes, GPUs: c.GPUs, GPUMilli: c.GPUMilli, CPUMilli: c.CPUMilli, RAMMiB: c.RAMMiB,
+		HBMMiB: c.HBMMiB, NetMbps: c.NetMbps, StoMbps: c.StoMbps, IOCMilli: c.IOCMilli,
 		Command: shellText(c.Command), WorkDir: c.Workdir, Env: c.Env, OutputPath: c.Output, Checkpoint: c.Checkpoint,
 		MinRuntimeMS: c.Protect.millis(), GraceMS: c.Grace.millis(), MaxRuntimeMS: c.MaxRuntime.millis(),
 		Resumable: c.Resumable, WhenMoneyEnds: c.WhenMoneyEnds, Urgency: c.Urgency, OrFree: c.OrFree, Interactive: c.Interactive, After: c.After, Singleton: c.Singleton, Array: c.Array,

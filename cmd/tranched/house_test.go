@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"store/storetest":       {"ledger", "scheduler", "store", "store/testdb"},
 	"migrations":            {"ledger"},
 	"static":                {},
-	"web":                   {"ledger", "scheduler", "store", "static", "web/api", "web/view"},
+	"web":                   {"ledger", "scheduler", "scheduler/placing", "store", "static", "web/api", "web/view"},
 	"web/api":               {"ledger"},
 	"web/view":              {"ledger", "scheduler", "static"},
 	"web/devidp":            {},

@@ -38,6 +38,9 @@ type simNode struct {
 const (
 	nodeCPUMilli = 128_000
 	nodeRAMMiB   = 2_048 * 1024
+	nodeNetMbps  = 200_000
+	nodeStoMbps  = 16_000
+	nodeIOCMilli = 16_000
 )
 
 // sandboxConfig describes a whole site on this machine.
@@ -174,7 +177,7 @@ func (b *sandbox) agentConfig(n simNode, token string) (agent.Config, error) {
 		Server: b.server(), Name: n.Name, Pool: n.Pool, EnrolToken: token,
 		StateDir: filepath.Join(b.cfg.Data, "nodes", n.Name), ScratchDir: filepath.Join(b.cfg.Data, "scratch"),
 		Devices: agent.Simulated{Node: n.Name, Count: nodeDevices, Model: n.Model, HBMMiB: n.HBMMiB},
-		Offer:   api.Capacities{CPUMilli: nodeCPUMilli, RAMMiB: nodeRAMMiB, Topology: "room1/" + n.Pool},
+		Offer:   api.Capacities{CPUMilli: nodeCPUMilli, RAMMiB: nodeRAMMiB, NetMbps: nodeNetMbps, StoMbps: nodeStoMbps, IOCMilli: nodeIOCMilli, Topology: "room1/" + n.Pool},
 		Users:   map[string]string{}, Heartbeat: b.cfg.Heart, Version: version(), Log: b.cfg.Log,
 	}
 	if os.Geteuid() == 0 {

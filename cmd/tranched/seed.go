@@ -78,10 +78,14 @@ func seedPeople() []seedPerson {
 
 func seedPools() []store.Pool {
 	return []store.Pool{
-		{Name: "h100", GPUModel: "NVIDIA H100 80GB", RatePPM: 1_000_000, NodeGPUs: nodeDevices, NodeCPUMilli: nodeCPUMilli, NodeRAMMiB: nodeRAMMiB, NodeHBMMiB: 81_920},
-		{Name: "a100", GPUModel: "NVIDIA A100 40GB", RatePPM: 500_000, NodeGPUs: nodeDevices, NodeCPUMilli: nodeCPUMilli, NodeRAMMiB: nodeRAMMiB, NodeHBMMiB: 40_960},
+		{Name: "h100", GPUModel: "NVIDIA H100 80GB", RatePPM: 1_000_000, NodeGPUs: nodeDevices, NodeCPUMilli: nodeCPUMilli, NodeRAMMiB: nodeRAMMiB, NodeHBMMiB: 81_920, Demand: seedDemand()},
+		{Name: "a100", GPUModel: "NVIDIA A100 40GB", RatePPM: 500_000, NodeGPUs: nodeDevices, NodeCPUMilli: nodeCPUMilli, NodeRAMMiB: nodeRAMMiB, NodeHBMMiB: 40_960, Demand: seedDemand()},
 	}
 }
+
+// seedDemand is what a job of the demo needs per GPU: half of what a node could feed
+// it with.
+func seedDemand() store.Demand { return store.Demand{NetMbps: 12_500, StoMbps: 1000, IOCMilli: 1000} }
 
 func seedNodes() []simNode {
 	var nodes []simNode

@@ -23,7 +23,7 @@ func (c *Cosine) Score(n *Node, a *Ask) Score { return c.On(n, a, n.tight(a)) }
 
 // On is the cosine, whatever the devices; they decide between equals.
 func (c *Cosine) On(n *Node, a *Ask, devices []int) Score {
-	s := single("cosine", cosine(n, a, &c.Blind), devices)
+	s := single(TermCosine, cosine(n, a, &c.Blind), devices)
 	var next Node
 	n.after(&next, a, s.Devices)
 	s.Tie = tieOf(&next)

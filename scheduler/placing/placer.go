@@ -26,6 +26,15 @@ type Term struct {
 	Value  int64  `json:"value"`  // before the weight, in the placer's unit
 }
 
+// The names of terms.
+const (
+	TermFuture    = "future"    // stranded GPUs
+	TermEvenness  = "evenness"  // variance of what is left over the dimensions
+	TermCosine    = "cosine"    // likeness of demand and rest
+	TermScarcity  = "scarcity"  // places of rare jobs
+	TermTightness = "tightness" // mean of what is left
+)
+
 // Score is a node's worth for an ask.
 type Score struct {
 	Total   int64

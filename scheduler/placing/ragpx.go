@@ -85,18 +85,18 @@ func (r *RagpX) On(n *Node, a *Ask, devices []int) Score {
 	now := r.outlook(n)
 	s.losses = r.prices.losses(r.places(n), &r.next)
 	stranded := (now.stranded - r.futures.stranded(&r.next)) * 1000 / sequences
-	shape := Term{"cosine", r.weights.Cosine, 0}
+	shape := Term{TermCosine, r.weights.Cosine, 0}
 	if r.weights.Even != 0 {
-		shape = Term{"evenness", r.weights.Even, 4 * (now.uneven - unevenness(&r.next))}
+		shape = Term{TermEvenness, r.weights.Even, 4 * (now.uneven - unevenness(&r.next))}
 	} else {
 		shape.Value = cosine(n, a, &r.blind)
 	}
 	left := residual(&r.next)
 	s.Terms = append(s.Terms,
-		Term{"future", r.weights.Future, stranded},
+		Term{TermFuture, r.weights.Future, stranded},
 		shape,
-		Term{"scarcity", r.weights.Price, -r.prices.of(s.losses)},
-		Term{"tightness", r.weights.Left, -left})
+		Term{TermScarcity, r.weights.Price, -r.prices.of(s.losses)},
+		Term{TermTightness, r.weights.Left, -left})
 	for _, t := range s.Terms {
 		s.Total += weigh(t.Weight, t.Value)
 	}

@@ -51,11 +51,15 @@ type Submit struct {
 	Project string `json:"project"` // path, e.g. "/vision/detect"
 	Pool    string `json:"pool"`
 
-	Nodes    int64 `json:"nodes,omitempty"` // default 1
-	GPUs     int64 `json:"gpus"`            // per node
-	GPUMilli int64 `json:"gpu_milli,omitempty"`
-	CPUMilli int64 `json:"cpu_milli,omitempty"` // per node; 0 = the proportional part
-	RAMMiB   int64 `json:"ram_mib,omitempty"`   // per node; 0 = the proportional part
+	Nodes    int64  `json:"nodes,omitempty"` // default 1
+	GPUs     int64  `json:"gpus"`            // per node
+	GPUMilli int64  `json:"gpu_milli,omitempty"`
+	CPUMilli int64  `json:"cpu_milli,omitempty"` // per node; 0 = the proportional part
+	RAMMiB   int64  `json:"ram_mib,omitempty"`   // per node; 0 = the proportional part
+	HBMMiB   *int64 `json:"hbm_mib,omitempty"`   // of each GPU; for a part of one 0 = as large a part. Left out, these four are the pool's default
+	NetMbps  *int64 `json:"net_mbps,omitempty"`  // per node, Mbit/s
+	StoMbps  *int64 `json:"sto_mbps,omitempty"`  // per node, MB/s
+	IOCMilli *int64 `json:"ioc_milli,omitempty"` // per node, thousandths of cores that move data
 
 	Command    string            `json:"command"`
 	WorkDir    string            `json:"workdir,omitempty"`
@@ -102,6 +106,10 @@ type Job struct {
 	GPUMilli int64 `json:"gpu_milli,omitempty"`
 	CPUMilli int64 `json:"cpu_milli"`
 	RAMMiB   int64 `json:"ram_mib"`
+	HBMMiB   int64 `json:"hbm_mib,omitempty"`
+	NetMbps  int64 `json:"net_mbps,omitempty"`
+	StoMbps  int64 `json:"sto_mbps,omitempty"`
+	IOCMilli int64 `json:"ioc_milli,omitempty"`
 
 	Command    string            `json:"command,omitempty"`
 	WorkDir    string            `json:"workdir,omitempty"`

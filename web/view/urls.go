@@ -91,6 +91,9 @@ func PoolOrderURL(id ledger.PoolID) string { return PoolURL(id) + "/order" }
 // PoolURL is a pool's queue and standings.
 func PoolURL(id ledger.PoolID) string { return PoolsURL + "/" + itoa(id) }
 
+// PoolDemandURL is what a pool's jobs usually need per GPU; it takes a change (POST net_mbps, sto_mbps, io_milli).
+func PoolDemandURL(id ledger.PoolID) string { return AdminPoolsURL + "/" + itoa(id) + "/demand" }
+
 // NodeURL is one node with its devices.
 func NodeURL(id ledger.NodeID) string { return NodesURL + "/" + itoa(id) }
 

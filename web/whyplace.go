@@ -1,0 +1,80 @@
+package web
+
+import (
+	"strconv"
+
+	"tranche/scheduler"
+	"tranche/scheduler/placing"
+	"tranche/store"
+	"tranche/web/view"
+)
+
+// termWords name what a score is made of, as its price: less is better.
+func termWords() map[string]string {
+	return map[string]string{
+		placing.TermFuture: "Strands", placing.TermEvenness: "Leaves uneven", placing.TermCosine: "Unlike the demand",
+		placing.TermScarcity: "Takes scarce places", placing.TermTightness: "Leaves over",
+	}
+}
+
+// placeOf says why an attempt runs where it does; nil when no placer judged it.
+func placeOf(d *store.JobDetail, last *store.AttemptLine) *view.WhyPlace {
+	start := last.Start()
+	if start == nil || start.Judged == nil {
+		return nil
+	}
+	j := start.Judged
+	p := &view.WhyPlace{}
+	nodes := plural(int64(j.Fitting), "node")
+	if len(j.Nodes) == 0 {
+		p.Sentence = "It is where there was room: " + nodes + ", and it needed all of them."
+		if j.Fitting == 1 {
+			p.Sentence = "It is on the only node that had room."
+		}
+		return p
+	}
+	cosine := len(j.Nodes[0].Terms) == 1
+	p.Sentence = "Of " + nodes + " with room it is where what is left stays most useful to the pool's usual jobs; the cost is in GPUs, less is better."
+	p.Unit = "GPUs"
+	if cosine {
+		p.Sentence, p.Unit = "Of "+nodes+" with room it is where what is left is most like what it asks for; 1 is wholly alike.", ""
+		p.Terms = []string{"Alike"}
+	} else {
+		for _, t := range j.Nodes[0].Terms {
+			p.Terms = append(p.Terms, termWords()[t.Name])
+		}
+	}
+	for i := range j.Nodes {
+		p.Rows = append(p.Rows, placeRow(d, &j.Nodes[i], cosine))
+	}
+	return p
+}
+
+// placeRow writes one node's score.
+func placeRow(d *store.JobDetail, n *scheduler.JudgedNode, cosine bool) view.WhyPlaceRow {
+	row := view.WhyPlaceRow{Node: d.NodeNames[n.Node], URL: view.NodeURL(n.Node), Chosen: n.Chosen, Total: micro(-n.Total)}
+	if cosine {
+		row.Total = micro(n.Total)
+	}
+	for _, t := range n.Terms {
+		v := -t.Weight * t.Value / placing.Micro
+		if cosine {
+			v = t.Value
+		}
+		row.Values = append(row.Values, micro(v))
+	}
+	return row
+}
+
+// micro writes millionths with three decimals.
+func micro(n int64) string {
+	sign := ""
+	if n < 0 {
+		sign, n = "−", -n
+	}
+	n = (n + 500) / 1000
+	if n == 0 {
+		sign = ""
+	}
+	return sign + strconv.FormatInt(n/1000, 10) + "." + strconv.FormatInt(1000+n%1000, 10)[1:]
+}
