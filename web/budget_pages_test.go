@@ -181,12 +181,11 @@ func TestAdminOpensPeriodsMakesPoolsAndGroups(t *testing.T) {
 		t.Errorf("a wrong pool: %d %q", bad.status, bad.all("refusals"))
 	}
 	admin.follow(admin.submit(bad, "pool-form", map[string]string{"name": "a100", "device": "A100", "rate_ppm": "500000"}))
-	admin.open(view.AdminPoolsURL).want("demand-table", "nothing")
 	demand := admin.open(view.PoolDemandURL(s.h100))
 	if odd := admin.submit(demand, "demand-form", map[string]string{"sto_mbps": "1000000000000"}); odd.status != 422 || odd.one("refused-sto_mbps") == "" {
 		t.Errorf("a wrong demand: %d %q", odd.status, odd.all("refusals"))
 	}
-	admin.follow(admin.submit(demand, "demand-form", map[string]string{"net_mbps": "5000", "io_milli": "500"})).want("demand-table", "5000 Mbit/s of network, 0.5 cores that move data")
+	admin.follow(admin.submit(demand, "demand-form", map[string]string{"net_mbps": "5000", "io_milli": "500"})).want("demand-of-h100", "5 Gbit/s of network, 0.5 cores that move data")
 	if _, values := admin.open(view.PoolDemandURL(s.h100)).form("demand-form"); values.Get("net_mbps") != "5000" || values.Get("sto_mbps") != "0" {
 		t.Errorf("the saved demand: %v", values)
 	}

@@ -115,15 +115,23 @@ func flowText(f *scheduler.Flow) string {
 		out += ", " + gibText(f.HBMMiB) + " on each GPU"
 	}
 	if f.NetMbps > 0 {
-		out += ", " + strconv.FormatInt(f.NetMbps, 10) + " Mbit/s of network"
+		out += ", " + rateOf(f.NetMbps, "Mbit/s", "Gbit/s") + " of network"
 	}
 	if f.StoMbps > 0 {
-		out += ", " + strconv.FormatInt(f.StoMbps, 10) + " MB/s of storage"
+		out += ", " + rateOf(f.StoMbps, "MB/s", "GB/s") + " of storage"
 	}
 	if f.IOCMilli > 0 {
 		out += ", " + milliText(f.IOCMilli) + " cores that move data"
 	}
-	return out
+	return strings.Replace(out, ", 1 cores", ", 1 core", 1)
+}
+
+// rateOf writes a rate in the larger unit from a thousand on: "12.5 Gbit/s".
+func rateOf(n int64, unit, thousands string) string {
+	if n < 1000 {
+		return strconv.FormatInt(n, 10) + " " + unit
+	}
+	return milliText(n) + " " + thousands
 }
 
 // milliText writes thousandths: "8", "0.25".

@@ -2,6 +2,7 @@ package web
 
 import (
 	"strconv"
+	"strings"
 
 	"tranche/scheduler"
 	"tranche/scheduler/placing"
@@ -34,7 +35,7 @@ func placeOf(d *store.JobDetail, last *store.AttemptLine) *view.WhyPlace {
 		return p
 	}
 	cosine := len(j.Nodes[0].Terms) == 1
-	p.Sentence = "Of " + nodes + " with room it is where what is left stays most useful to the pool's usual jobs; the cost is in GPUs, less is better."
+	p.Sentence = "Of " + nodes + " with room it is where what is left stays most useful to the pool's usual jobs" + against(j) + "."
 	p.Unit = "GPUs"
 	if cosine {
 		p.Sentence, p.Unit = "Of "+nodes+" with room it is where what is left is most like what it asks for; 1 is wholly alike.", ""
@@ -48,6 +49,28 @@ func placeOf(d *store.JobDetail, last *store.AttemptLine) *view.WhyPlace {
 		p.Rows = append(p.Rows, placeRow(d, &j.Nodes[i], cosine))
 	}
 	return p
+}
+
+// against compares the chosen with the next, in GPUs; "" when all were alike.
+func against(j *scheduler.Judged) string {
+	last, next := int64(0), int64(0)
+	for i := range j.Nodes {
+		if !j.Nodes[i].Chosen {
+			next = j.Nodes[i].Total
+			break
+		}
+		last = j.Nodes[i].Total
+	}
+	if next == 0 && last == 0 || next == last {
+		return ""
+	}
+	return ": it costs the others " + tenths(-last) + " GPUs' worth there, elsewhere at least " + tenths(-next)
+}
+
+// tenths writes millionths with one decimal.
+func tenths(n int64) string {
+	text := micro((n + 50_000) / 100_000 * 100_000)
+	return strings.TrimSuffix(text, "00")
 }
 
 // placeRow writes one node's score.
