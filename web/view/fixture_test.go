@@ -303,12 +303,17 @@ func dailyPages(z *time.Location) []page {
 	}
 }
 
+func poolDemand() PoolDemand {
+	return PoolDemand{1, "h100", "12.5 Gbit/s of network, 0.5 cores that move data", "200 Gbit/s of network, 16 cores that move data", Form{Key: "k"}}
+}
+
 func setUpPages() []page {
 	groups := []Option{{"2", "Vision"}, {"7", "Vision / Segmentation"}}
 	roles := []Option{{"researcher", "researcher"}, {"pi", "PI"}, {"manager", "manager"}}
 	return []page{
 		{"periods", PeriodsPage(shell("Periods", "2026-Q4 is open until 31 December.", "periods"), Periods{Form{Key: "k"}, "Europe/Berlin", []PeriodRow{{1, "2026-Q4", "1 October 2026", "31 December 2026", "95 000 on h100", "open"}}, []PeriodSupply{{1, "h100", "201370", "96 devices × 2 208 h × 95 %"}}})},
-		{"admin-pools", AdminPoolsPage(shell("Pools set up", "1 pool.", "admin-pools"), AdminPools{Form{Key: "k"}, []PoolRow{poolRow()}})},
+		{"admin-pools", AdminPoolsPage(shell("Pools set up", "1 pool.", "admin-pools"), AdminPools{Form{Key: "k"}, []PoolRow{poolRow()}, []PoolDemand{poolDemand()}})},
+		{"pool-demand", PoolDemandPage(shell("What jobs of h100 usually need", "", "admin-pools"), poolDemand())},
 		{"groups", GroupsPage(shell("Groups set up", "4 programs, 3 projects.", "groups"), Groups{Form{Key: "k"}, groups, treeRows()})},
 		{"people", PeoplePage(shell("People", "3 people hold roles in Vision and below.", "people"), People{
 			Group: "Vision", GroupID: 2, Form: Form{Key: "k"}, Grant: &Form{Key: "g"}, People: []Option{{"1", "Ada Byron"}}, Groups: groups, Roles: roles, GrantRoles: roles, GrantGroups: groups,
