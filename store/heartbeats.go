@@ -22,6 +22,14 @@ type Beat struct {
 	Devices  []DeviceUse
 	Attempts []Seen
 	Check    *NodeCheck // nil where the node has no health check
+	Flow     NodeFlow
+	Storage  *StorageRun // nil where the node has no storage hook
+}
+
+// NodeFlow is what moves through a node now; nil where it cannot tell.
+type NodeFlow struct {
+	NetMbps *int64 // Mbit/s in the busier direction
+	StoMBps *int64 // MB/s
 }
 
 // NodeCheck is one run of a node's own health check. N differs from run to run; 0 =
@@ -31,6 +39,8 @@ type NodeCheck struct {
 	Say scheduler.Check
 	Why string
 }
+
+func (f *NodeFlow) known() bool { return f.NetMbps != nil || f.StoMBps != nil }
 
 // DeviceUse is one reading of one device; UtilPct below 0 is unknown.
 type DeviceUse struct {
@@ -139,11 +149,14 @@ func (s *Store) recordBeats(ctx context.Context, beats []Beat) error {
 		if rebooted > 0 {
 			tx.Notify(channelOrders)
 		}
+		if err := takeStorage(ctx, tx, batchOf); err != nil {
+			return err
+		}
 		kept = s.telemetryDue(batchOf, tx.Real)
-		_, err := tx.CopyFrom(ctx, pgx.Identifier{"node_telemetry"}, []string{"node_id", "at", "util_pct", "hbm_used_mib"},
+		_, err := tx.CopyFrom(ctx, pgx.Identifier{"node_telemetry"}, []string{"node_id", "at", "devices", "util_pct", "hbm_used_mib", "net_mbps", "sto_mbps", "sto_said_ppm"},
 			pgx.CopyFromSlice(len(kept), func(i int) ([]any, error) {
-				util, hbm := kept[i].readings()
-				return []any{kept[i].Node, tx.Now, util, hbm}, nil
+				index, util, hbm := kept[i].readings()
+				return []any{kept[i].Node, tx.Now, index, util, hbm, kept[i].Flow.NetMbps, kept[i].Flow.StoMBps, kept[i].Storage.saidPPM()}, nil
 			}))
 		return err
 	})
@@ -170,18 +183,18 @@ func (s *Store) telemetryDue(beats []Beat, real ledger.Instant) []Beat {
 	var due []Beat
 	for _, b := range beats {
 		last, ok := s.beats.kept[b.Node]
-		if len(b.Devices) > 0 && (!ok || real.MillisSince(last) >= telemetryEvery) {
+		if (len(b.Devices) > 0 || b.Flow.known()) && (!ok || real.MillisSince(last) >= telemetryEvery) {
 			due = append(due, b)
 		}
 	}
 	return due
 }
 
-func (b *Beat) readings() (util []int32, hbm []int64) {
+func (b *Beat) readings() (index, util []int32, hbm []int64) {
 	for _, d := range b.Devices {
-		util, hbm = append(util, d.UtilPct), append(hbm, d.HBMUsedMiB)
+		index, util, hbm = append(index, d.Index), append(util, d.UtilPct), append(hbm, d.HBMUsedMiB)
 	}
-	return util, hbm
+	return index, util, hbm
 }
 
 // queueSeen notes how far attempts have come, by the last heartbeat's word.
@@ -271,17 +284,18 @@ func firstBytes(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "")
 }
 
-// queueSigns notes that the nodes live; what silence means is the leader's to
-// say. A node that was restarted gets its orders anew.
+// queueSigns notes that the nodes live and what moves through them; what silence
+// means is the leader's to say. A node that was restarted gets its orders anew.
 func queueSigns(batch *pgx.Batch, beats []Beat, real ledger.Instant, rebooted *int64) {
 	nodes, boots := make([]int64, len(beats)), make([]string, len(beats))
+	net, sto := make([]*int64, len(beats)), make([]*int64, len(beats))
 	for i, b := range beats {
-		nodes[i], boots[i] = int64(b.Node), b.BootID
+		nodes[i], boots[i], net[i], sto[i] = int64(b.Node), b.BootID, b.Flow.NetMbps, b.Flow.StoMBps
 	}
-	batch.Queue(`with said as (select * from unnest($1::bigint[], $2::text[]) u (node, boot)),
-		mine as (select n.id, said.boot, n.boot_id <> said.boot as rebooted from nodes n join said on said.node = n.id order by n.id for update of n),
-		done as (update nodes n set heartbeat_at = $3, boot_id = mine.boot, orders = n.orders + mine.rebooted::int from mine where n.id = mine.id)
-		select count(*) filter (where rebooted) from mine`, nodes, boots, real).
+	batch.Queue(`with said as (select * from unnest($1::bigint[], $2::text[], $4::bigint[], $5::bigint[]) u (node, boot, net, sto)),
+		mine as (select n.id, said.boot, said.net, said.sto, n.boot_id <> said.boot as rebooted from nodes n join said on said.node = n.id order by n.id for update of n),
+		done as (update nodes n set heartbeat_at = $3, boot_id = mine.boot, orders = n.orders + mine.rebooted::int, net_now_mbps = mine.net, sto_now_mbps = mine.sto from mine where n.id = mine.id)
+		select count(*) filter (where rebooted) from mine`, nodes, boots, real, net, sto).
 		QueryRow(func(row pgx.Row) error { return row.Scan(rebooted) })
 }
 

@@ -114,6 +114,7 @@ func (e *eye) queue(batch *pgx.Batch, heads int) {
 // refresh reads the rows that are new or have changed.
 func (e *eye) refresh(ctx context.Context, tx *Tx) error {
 	batch := &pgx.Batch{}
+	e.classes.refresh(batch)
 	if len(e.waiting.stale) > 0 {
 		batch.Queue(`select `+jobColumns+` from jobs j where j.id = any($1)`, e.waiting.stale).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
@@ -176,8 +177,10 @@ func (e *eye) scanLive(rows pgx.Rows) error {
 // and change none of it.
 func (e *eye) fill(r *reading) {
 	s := r.snap
+	hbm := largestHBM(s.Nodes)
 	for _, id := range e.waiting.order {
-		s.Waiting = append(s.Waiting, e.waiting.rows[id].value)
+		j := e.waiting.rows[id].value
+		s.Waiting = append(s.Waiting, e.classes.expect(j, hbm[j.Pool]))
 	}
 	at := make(map[ledger.AttemptID]int, len(e.live.order))
 	for _, id := range e.live.order {
@@ -187,6 +190,9 @@ func (e *eye) fill(r *reading) {
 		r.segments = append(r.segments, l.segments)
 		live := l.run.Live(l.job, nil)
 		live.Hold = append(live.Hold, r.promised[id]...)
+		if l.run.Phase == scheduler.Reserved {
+			live.Job = e.classes.expect(live.Job, hbm[live.Job.Pool])
+		}
 		if l.run.Phase == scheduler.Running {
 			live.RenewMs, live.WarnedMs, live.IdleSince = l.renew, l.warned, l.idle
 		}

@@ -44,8 +44,22 @@ type NodeLine struct {
 	RepairDone  ledger.Instant
 	Repaired    string // how it ended
 	FrozenWhy   string // of its pool
+	NetMbps     int64  // offered; 0 = none
+	StoMbps     int64  // MB/s
+	Flow        NodeFlow
+	Storage     StorageLine
 	Devices     []DeviceLine
 	Holders     []Holder // by attempt
+}
+
+// StorageLine is what a node's storage hook says, and what that has led to.
+type StorageLine struct {
+	Hook     bool
+	At       ledger.Instant // real time, of the last run; 0 = it has not run yet
+	Said     *int64         // by the last run that worked, millionths of nominal; nil = none has
+	Failed   string         // why the last run said nothing
+	MeanPPM  int64
+	Degraded ledger.Instant // real time; 0 = not
 }
 
 // DeviceLine is one GPU of a node.
@@ -115,7 +129,8 @@ type NodeEvent struct {
 // NodeDetail is one node with what people did to it, newest first.
 type NodeDetail struct {
 	NodeLine
-	Events []NodeEvent
+	Headroom map[int32]Headroom // of the devices that somebody holds, by index
+	Events   []NodeEvent
 }
 
 // NodeID finds a node by its name, or by its number where no node is called so.
@@ -143,7 +158,14 @@ func (s *Store) Node(ctx context.Context, id ledger.NodeID) (NodeDetail, error) 
 		if len(page.Nodes) == 0 || id == 0 {
 			return refuse(ledger.Missing, "node.missing", "", "There is no such node.")
 		}
-		d = NodeDetail{NodeLine: page.Nodes[0]}
+		d = NodeDetail{NodeLine: page.Nodes[0], Headroom: map[int32]Headroom{}}
+		kept, err := headrooms(ctx, tx, []ledger.NodeID{id})
+		if err != nil {
+			return err
+		}
+		for k, h := range kept {
+			d.Headroom[k.idx] = *h
+		}
 		rows, err := tx.Query(ctx, `select a.at, coalesce(n.name, ''), a.verb, a.before, a.after from audit a
 			left join person_names n on n.person_id = a.person_id where a.subject = $1 order by a.id desc limit 50`, subjectOf("node", id))
 		if err != nil {
@@ -166,7 +188,8 @@ func fleet(ctx context.Context, tx *Tx, q NodeQuery) (NodePage, error) {
 	}
 	rows, err := tx.Query(ctx, `select n.id, n.name, n.pool_id, p.name, n.topology, n.cpu_milli, n.ram_mib, n.boot_id, n.agent_version, n.simulated,
 			n.enrolled_at, n.heartbeat_at, n.health, n.health_since, n.health_why, n.drain, n.drain_since, n.drain_why, coalesce(b.name, ''),
-			n.degraded_since, n.check_last, n.check_why, n.check_bad_why, n.maint_from, n.maint_until, n.maint_reason, n.repair_asked_at, n.repair_done_at, n.repair_result, p.frozen_why
+			n.degraded_since, n.check_last, n.check_why, n.check_bad_why, n.maint_from, n.maint_until, n.maint_reason, n.repair_asked_at, n.repair_done_at, n.repair_result, p.frozen_why,
+			n.net_mbps, n.sto_mbps, n.net_now_mbps, n.sto_now_mbps, n.sto_run >= 0, n.sto_run_at, n.sto_said_ppm, n.sto_failed, n.sto_mean_ppm, n.sto_degraded_at
 		from nodes n join pools p on p.id = n.pool_id left join person_names b on b.person_id = n.drain_by`+where+`
 			and ($3 = 0 or (p.name, length(n.name), n.name) > (select pa.name, length(na.name), na.name from nodes na join pools pa on pa.id = na.pool_id where na.id = $3))
 		order by p.name, length(n.name), n.name limit $4`, q.Pool, q.Node, q.After, q.Limit+1)
@@ -177,7 +200,8 @@ func fleet(ctx context.Context, tx *Tx, q NodeQuery) (NodePage, error) {
 		return n, row.Scan(&n.ID, &n.Name, &n.Pool, &n.PoolName, &n.Topology, &n.CPUMilli, &n.RAMMiB, &n.BootID, &n.Version, &n.Simulated,
 			&n.Enrolled, &n.Heartbeat, &n.Health, &n.HealthSince, &n.HealthWhy, &n.Drain, &n.DrainSince, &n.DrainWhy, &n.DrainBy,
 			&n.Degraded, &n.CheckLast, &n.CheckWhy, &n.CheckBadWhy,
-			&n.MaintFrom, &n.MaintUntil, &n.MaintWhy, &n.RepairAsked, &n.RepairDone, &n.Repaired, &n.FrozenWhy)
+			&n.MaintFrom, &n.MaintUntil, &n.MaintWhy, &n.RepairAsked, &n.RepairDone, &n.Repaired, &n.FrozenWhy,
+			&n.NetMbps, &n.StoMbps, &n.Flow.NetMbps, &n.Flow.StoMBps, &n.Storage.Hook, &n.Storage.At, &n.Storage.Said, &n.Storage.Failed, &n.Storage.MeanPPM, &n.Storage.Degraded)
 	})
 	if err != nil {
 		return page, err
@@ -284,6 +308,14 @@ func (e *NodeEvent) CheckOf() (before, after CheckOutcome, ok bool) {
 		return CheckOutcome{}, CheckOutcome{}, false
 	}
 	return before, after, true
+}
+
+// StorageOf reads what an audit line of a storage hook says; ok is false for others.
+func (e *NodeEvent) StorageOf() (after StorageOutcome, ok bool) {
+	if e.Verb != "node.storage" || json.Unmarshal(e.After, &after) != nil {
+		return StorageOutcome{}, false
+	}
+	return after, true
 }
 
 // DrainOf reads what an audit line of a drain says; ok is false for other lines.

@@ -49,7 +49,8 @@ func (w *World) Snapshot(ctx context.Context, now ledger.Instant) (*scheduler.Sn
 // eye reads snapshots and keeps between them what need not be read again. It is
 // used by one goroutine at a time.
 type eye struct {
-	usage *usageView
+	usage   *usageView
+	classes classesKept
 
 	waiting kept[ledger.JobID, scheduler.Job]
 	live    kept[ledger.AttemptID, liveRow]
@@ -72,6 +73,7 @@ func (e *eye) read(ctx context.Context, s *Store, pool *pgxpool.Pool, now ledger
 		r.queue(batch)
 		e.queue(batch, r.snap.Policy.HeadsPerProject)
 		e.usage.queue(batch, r.snap.Now)
+		e.classes.queue(batch)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
@@ -186,7 +188,7 @@ func (r *reading) scanShares(rows pgx.Rows) error {
 }
 
 // nodeColumns are what scheduler.Node consists of.
-const nodeColumns = `n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.net_mbps, n.sto_mbps, n.ioc_milli, coalesce(d.hbm, 0), n.health, n.drain, n.degraded_since is not null, n.maint_from, n.maint_until,
+const nodeColumns = `n.id, n.name, n.pool_id, n.topology, n.cpu_milli, n.ram_mib, n.net_mbps, n.sto_mbps, n.ioc_milli, n.sto_ppm, coalesce(d.hbm, 0), n.health, n.drain, n.degraded_since is not null, n.maint_from, n.maint_until,
 	coalesce(d.every, '{}'), coalesce(d.dead, '{}')`
 
 // nodeTables are what they are columns of.
@@ -200,7 +202,7 @@ func (r *reading) scanNodes(rows pgx.Rows) error {
 		var health, drain string
 		var degraded bool
 		var all, dead []int32
-		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &n.NetMbps, &n.StoMbps, &n.IOCMilli, &n.HBMMiB, &health, &drain, &degraded, &n.MaintFrom, &n.MaintUntil, &all, &dead); err != nil {
+		if err := rows.Scan(&n.ID, &n.Name, &n.Pool, &n.Topology, &n.CPUMilli, &n.RAMMiB, &n.NetMbps, &n.StoMbps, &n.IOCMilli, &n.StoPPM, &n.HBMMiB, &health, &drain, &degraded, &n.MaintFrom, &n.MaintUntil, &all, &dead); err != nil {
 			return err
 		}
 		n.Health = healthOf(health, drain, degraded)

@@ -220,7 +220,7 @@ func (s *server) agentHeartbeat(w http.ResponseWriter, r *http.Request, node led
 	if err := parseJSON(r, &in); err != nil {
 		return err
 	}
-	beat := store.Beat{Node: node, BootID: in.BootID}
+	beat := store.Beat{Node: node, BootID: in.BootID, Flow: store.NodeFlow{NetMbps: in.Flow.NetMbps, StoMBps: in.Flow.StoMBps}}
 	for _, d := range in.Devices {
 		beat.Devices = append(beat.Devices, store.DeviceUse{Index: int32(d.Index), UtilPct: int32(d.UtilPct), HBMUsedMiB: d.HBMUsedMiB, OK: d.OK})
 	}
@@ -229,6 +229,9 @@ func (s *server) agentHeartbeat(w http.ResponseWriter, r *http.Request, node led
 	}
 	if c := in.Check; c != nil {
 		beat.Check = &store.NodeCheck{N: c.N, Say: checkWord(c.Outcome), Why: c.Reason}
+	}
+	if run := in.Storage; run != nil {
+		beat.Storage = &store.StorageRun{N: run.N, PPM: run.PPM, Failed: run.Failed}
 	}
 	if err := s.store.Heartbeat(r.Context(), beat); err != nil {
 		return err

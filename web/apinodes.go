@@ -38,6 +38,7 @@ func (s *server) wireNode(n *store.NodeLine) api.Node {
 		}
 		node.Jobs = append(node.Jobs, h.Job.ID)
 	}
+	wireFlow(&node, n)
 	if n.Drain != "" {
 		node.Drain = &api.NodeDrain{Mode: n.Drain, Why: n.DrainWhy, By: cmp.Or(n.DrainBy, byChecks), Since: n.DrainSince.Time()}
 	}
@@ -50,6 +51,7 @@ func (s *server) wireNode(n *store.NodeLine) api.Node {
 // wireNodeDetail is one node with what its page shows.
 func (s *server) wireNodeDetail(d *store.NodeDetail) api.Node {
 	node := s.wireNode(&d.NodeLine)
+	node.Memory = wireHeadroom(d)
 	node.Version, node.Topology, node.Enrolled = d.Version, d.Topology, timeOf(d.Enrolled)
 	if d.CheckLast != scheduler.CheckNone {
 		node.Check = &api.NodeCheck{Last: string(d.CheckLast), Why: d.CheckWhy, Degraded: timeOf(d.Degraded)}

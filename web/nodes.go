@@ -256,7 +256,7 @@ func (s *server) nodePage(r *http.Request, forms nodeForms) (templ.Component, er
 	n := &d.NodeLine
 	m := view.Node{
 		ID: n.ID, Name: n.Name, PoolID: n.Pool, Pool: n.PoolName, Health: healthText(n), Facts: s.nodeFacts(n), Grid: s.nodeGrid("", []store.NodeLine{*n}),
-		Devices: s.deviceRows(n), Form: forms.drain, Maintain: forms.maintain, Zone: s.zone.String(), Maintenance: s.maintenanceText(n), MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n),
+		Devices: s.deviceRows(n), Headroom: s.headroomOf(&d), Form: forms.drain, Maintain: forms.maintain, Zone: s.zone.String(), Maintenance: s.maintenanceText(n), MayDrain: mayAnywhere(actorOf(r), ledger.NodeWrite, s.store.Now()), Draining: n.Drain != "", Waits: s.drainText(n),
 	}
 	for i := range n.Holders {
 		row := s.runningRow(&n.Holders[i].Job)
@@ -286,6 +286,7 @@ func (s *server) nodeFacts(n *store.NodeLine) []view.Fact {
 	if n.Topology != "" {
 		facts = append(facts, view.Fact{Name: "Place", Value: n.Topology})
 	}
+	facts = append(facts, flowFacts(n)...)
 	if n.CheckLast != scheduler.CheckNone {
 		said := string(n.CheckLast)
 		if n.CheckWhy != "" {
@@ -366,6 +367,9 @@ func (s *server) nodeEvent(e *store.NodeEvent) view.HistoryRow {
 	}
 	if result, ok := e.RepairOf(); ok {
 		row.By, row.Verb, row.Words = "The node", "ran its repair hook", result
+	}
+	if after, ok := e.StorageOf(); ok {
+		row = storageEvent(row, after)
 	}
 	if before, after, ok := e.CheckOf(); ok {
 		row.By, row.Verb, row.Words = "Its health checks", checkText(before, after), after.Why

@@ -28,10 +28,11 @@ type agentCommand struct {
 	CPUMilli       int64             `help:"Thousandths of cores to offer; default all."`
 	RAMMiB         int64             `name:"ram-mib" help:"MiB of memory to offer; default all."`
 	NetMbps        int64             `help:"Network bandwidth to offer, Mbit/s."`
-	StoMbps        int64             `help:"Storage bandwidth to offer, Mbit/s."`
+	StoMbps        int64             `help:"Storage bandwidth to offer, MB/s."`
 	IOCMilli       int64             `name:"ioc-milli" help:"I/O capacity to offer, thousandths."`
 	RepairHook     string            `help:"Shell command to run, as the agent's user, once each time the node is drained and empty." placeholder:"COMMAND"`
 	HealthHook     string            `help:"Shell command that tells every minute how the node is: exit 0 good, 1 degraded, 2 fault; the first line it prints is the reason." placeholder:"COMMAND"`
+	StorageHook    string            `help:"Shell command that prints every 10 seconds what percentage of its nominal bandwidth the node's storage gives." placeholder:"COMMAND"`
 	LogLevel       slog.Level        `help:"Least level that is logged: debug, info, warn or error." default:"info"`
 }
 
@@ -57,7 +58,7 @@ func (c *agentCommand) Run(ctx context.Context, t *terminal) error {
 func (c *agentCommand) config(ctx context.Context, t *terminal) (agent.Config, error) {
 	cfg := agent.Config{
 		Server: strings.TrimRight(t.Server, "/"), Name: c.Name, Pool: c.Pool, StateDir: c.StateDir,
-		ScratchDir: c.ScratchDir, Users: c.UserMap, RepairHook: c.RepairHook, HealthHook: c.HealthHook, Version: version(),
+		ScratchDir: c.ScratchDir, Users: c.UserMap, RepairHook: c.RepairHook, HealthHook: c.HealthHook, StorageHook: c.StorageHook, Version: version(),
 		Offer: api.Capacities{
 			CPUMilli: c.CPUMilli, RAMMiB: c.RAMMiB, NetMbps: c.NetMbps, StoMbps: c.StoMbps,
 			IOCMilli: c.IOCMilli, Topology: c.Topology,
@@ -81,8 +82,13 @@ func (c *agentCommand) config(ctx context.Context, t *terminal) (agent.Config, e
 			return cfg, err
 		}
 	}
-	cfg.Devices, err = deviceSource(ctx, c.Devices, cfg.Name)
-	return cfg, err
+	if cfg.Devices, err = deviceSource(ctx, c.Devices, cfg.Name); err != nil {
+		return cfg, err
+	}
+	if _, simulated := cfg.Devices.(agent.Simulated); simulated {
+		cfg.Flow = agent.SimulatedFlow{}
+	}
+	return cfg, nil
 }
 
 // enrolToken comes from a file or the environment, never from the command line,

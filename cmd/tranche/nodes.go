@@ -125,6 +125,7 @@ func printNode(p *page, n *api.Node) {
 			p.line("degraded\tsince %s", instant(*n.Check.Degraded))
 		}
 	}
+	printFlow(p, n)
 	switch r := n.Repair; {
 	case r != nil && r.Done != nil:
 		p.line("repair hook\t%s: %s", instant(*r.Done), oneLine(r.Result))
@@ -146,12 +147,60 @@ func printNode(p *page, n *api.Node) {
 		}
 		p.line("job %s\t%s, %s, %s, devices %s", jobNumber(j.Job), j.State, who, money, deviceList(j.Devices))
 	}
+	printMemory(p, n.Memory)
 	if len(n.Events) > 0 {
 		p.line("")
 		p.line("What happened:")
 	}
 	for _, e := range n.Events {
 		p.line("%s\t%s", instant(e.At), joined(": ", joined(" ", e.By, e.What), oneLine(e.Why)))
+	}
+}
+
+// printFlow says what moves through a node and how its storage does.
+func printFlow(p *page, n *api.Node) {
+	rate := func(name, unit string, now *int64, offers int64) {
+		switch {
+		case now != nil:
+			p.line("%s\t%d of %d %s now", name, *now, offers, unit)
+		case offers > 0:
+			p.line("%s\t%d %s offered, not measured", name, offers, unit)
+		}
+	}
+	rate("network", "Mbit/s", n.NetNowMbps, n.NetMbps)
+	rate("storage", "MB/s", n.StoNowMbps, n.StoMbps)
+	st := n.Storage
+	if st == nil {
+		return
+	}
+	said := "nothing yet"
+	if st.SaidPPM != nil {
+		said = fmt.Sprintf("%d %%", (*st.SaidPPM+5_000)/10_000)
+	}
+	p.line("storage hook\tsaid %s; counts with %d %%", said, (st.CountsPPM+5_000)/10_000)
+	if st.Degraded != nil {
+		p.line("storage degraded\tsince %s", instant(*st.Degraded))
+	}
+	if st.Failed != "" {
+		p.line("storage hook failed\t%s", oneLine(st.Failed))
+	}
+}
+
+// printMemory lists the memory of the devices that somebody holds, in MiB.
+func printMemory(p *page, memory []api.DeviceMemory) {
+	for _, m := range memory {
+		if m.Jobs == 0 {
+			continue
+		}
+		next := "no readings yet"
+		if m.ForecastMiB != nil {
+			next = fmt.Sprintf("at most %d in 5 min", *m.ForecastMiB)
+		}
+		basis := "as declared"
+		if m.Learnt {
+			basis = "by what such jobs have used"
+		}
+		p.line("memory %d\t%d of %d MiB in use, %s, %d declared, %d set aside %s: headroom %d", m.Device, m.UsedMiB, m.TotalMiB, next, m.DeclaredMiB, m.ReservedMiB, basis, m.HeadroomMiB)
 	}
 }
 

@@ -17,6 +17,8 @@ func TestNodesPages(t *testing.T) {
 		ID: 7, Name: "h100-07", Pool: "h100", Health: "draining", Note: "soft drain by its health checks: slow disk", Devices: 8, Occupied: 4, Jobs: []ledger.JobID{12},
 		Heartbeat: &at, Version: "1.2", Topology: "hall1/rack7", Drain: &api.NodeDrain{Mode: api.DrainSoft, Why: "slow disk", By: "its health checks", Since: at},
 		Maintenance: &api.NodeMaintenance{From: at, Until: &later, Why: "new firmware"}, Check: &api.NodeCheck{Last: "degraded", Why: "slow disk", Degraded: &at},
+		NetMbps: 50_000, StoMbps: 16_000, StoNowMbps: new(int64(900)), Storage: &api.NodeStorage{SaidPPM: new(int64(350_000)), Failed: "no such pool", Degraded: &at, CountsPPM: 480_000},
+		Memory:  []api.DeviceMemory{{Device: 0, TotalMiB: 81_920, UsedMiB: 40_000, Jobs: 1, ForecastMiB: new(int64(45_000)), DeclaredMiB: 81_920, ReservedMiB: 60_000, HeadroomMiB: 20_000, Learnt: true}, {Device: 1, TotalMiB: 81_920}},
 		Repair:  &api.NodeRepair{Ordered: at, Done: &later, Result: "exit 0\nticket 7"},
 		Holders: []api.NodeJob{{Job: 12, Project: "/lab/a", User: "ada", State: "running", Devices: []int32{0, 1, 2, 3}, Funded: true, ProtectedUntil: &later}},
 		Events:  []api.NodeEvent{{At: at, By: "Tomás Novák", What: "soft drain", Why: "fan 3 fails"}},
@@ -34,7 +36,12 @@ func TestNodesPages(t *testing.T) {
 	wantIn(t, out, "tranche nodes enrol")
 	_, out, _ = tranche("", "nodes", "show", "h100-07")
 	wantIn(t, out, "node h100-07", "hall1/rack7", "soft, since 2026-12-03 07:00:00 UTC, by its health checks: slow disk", "degraded: slow disk", "exit 0 ⏎ ticket 7",
-		"job 12", "running, /lab/a of ada, funded, protected until 2026-12-03 11:00:00 UTC, devices 0 1 2 3", "Tomás Novák soft drain: fan 3 fails", "new firmware")
+		"job 12", "running, /lab/a of ada, funded, protected until 2026-12-03 11:00:00 UTC, devices 0 1 2 3", "Tomás Novák soft drain: fan 3 fails", "new firmware",
+		"50000 Mbit/s offered, not measured", "900 of 16000 MB/s now", "said 35 %; counts with 48 %", "no such pool",
+		"40000 of 81920 MiB in use, at most 45000 in 5 min, 81920 declared, 60000 set aside by what such jobs have used: headroom 20000")
+	if strings.Contains(out, "memory 1") {
+		t.Errorf("a device that nobody holds is listed: %s", out)
+	}
 	_, out, _ = tranche("", "--json", "nodes", "show", "h100-07")
 	var again api.Node
 	if err := json.Unmarshal([]byte(out), &again); err != nil || again.Check.Last != "degraded" || len(again.Holders) != 1 {

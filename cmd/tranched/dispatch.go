@@ -16,6 +16,7 @@ const (
 	sealEvery    = time.Second
 	lookEvery    = time.Second     // for silent nodes
 	idleEvery    = 5 * time.Second // for attempts that do not use what they hold
+	learnEvery   = 5 * time.Second // from attempts that have ended
 	failedPause  = time.Second     // after a cycle that could not be run
 )
 
@@ -49,6 +50,7 @@ func (s *site) lead(ctx context.Context, leader *store.Leader, wake <-chan strin
 	group.Go(func() error { return leader.Hold(ctx) })
 	rec := newRecorder(s)
 	group.Go(func() error { return rec.write(ctx, leader.Recorder(s.cfg.RecordBytes)) })
+	group.Go(func() error { return s.learnPeaks(ctx, leader) })
 	group.Go(func() error {
 		r := &round{site: s, leader: leader, world: s.store.World(leader), rec: rec}
 		tick := time.NewTicker(s.cfg.Tick)
@@ -70,6 +72,25 @@ func (s *site) lead(ctx context.Context, leader *store.Leader, wake <-chan strin
 		}
 	})
 	return group.Wait()
+}
+
+// learnPeaks lets classes of jobs learn from those that have ended, beside the
+// cycles, until ctx or the leadership ends.
+func (s *site) learnPeaks(ctx context.Context, leader *store.Leader) error {
+	tick := time.NewTicker(learnEvery)
+	defer tick.Stop()
+	for {
+		if _, err := leader.LearnPeaks(ctx); errors.Is(err, store.ErrFenced) {
+			return err
+		} else if err != nil && ctx.Err() == nil {
+			s.log.Error("classes did not learn", "cause", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // round is the leader's work from one cycle to the next.

@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"scheduler/sim":         {"ledger", "scheduler", "scheduler/placing"},
 	"scheduler/sim/packing": {"scheduler/placing"},
 	"scheduler/agent":       {"ledger", "web/api"},
-	"store":                 {"ledger", "scheduler", "migrations"},
+	"store":                 {"ledger", "scheduler", "scheduler/placing", "migrations"},
 	"store/embedpg":         {},
 	"store/testdb":          {"migrations", "store/embedpg"},
 	"store/storetest":       {"ledger", "scheduler", "store", "store/testdb"},

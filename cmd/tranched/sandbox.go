@@ -32,6 +32,7 @@ const databaseName = "tranche"
 type simNode struct {
 	Name, Pool, Model string
 	HBMMiB            int64
+	StorageHook       string
 }
 
 // The simulated nodes' size, which is also their pools' reference node.
@@ -178,7 +179,8 @@ func (b *sandbox) agentConfig(n simNode, token string) (agent.Config, error) {
 		StateDir: filepath.Join(b.cfg.Data, "nodes", n.Name), ScratchDir: filepath.Join(b.cfg.Data, "scratch"),
 		Devices: agent.Simulated{Node: n.Name, Count: nodeDevices, Model: n.Model, HBMMiB: n.HBMMiB},
 		Offer:   api.Capacities{CPUMilli: nodeCPUMilli, RAMMiB: nodeRAMMiB, NetMbps: nodeNetMbps, StoMbps: nodeStoMbps, IOCMilli: nodeIOCMilli, Topology: "room1/" + n.Pool},
-		Users:   map[string]string{}, Heartbeat: b.cfg.Heart, Version: version(), Log: b.cfg.Log,
+		Flow:    agent.SimulatedFlow{}, StorageHook: n.StorageHook,
+		Users: map[string]string{}, Heartbeat: b.cfg.Heart, Version: version(), Log: b.cfg.Log,
 	}
 	if os.Geteuid() == 0 {
 		if _, err := user.Lookup("nobody"); err != nil {

@@ -95,8 +95,13 @@ func seedNodes() []simNode {
 			nodes = append(nodes, simNode{Name: fmt.Sprintf("%s-%02d", p.Name, i+1), Pool: p.Name, Model: p.GPUModel, HBMMiB: p.NodeHBMMiB})
 		}
 	}
+	nodes[len(nodes)-1].StorageHook = seedRebuild
 	return nodes
 }
+
+// seedRebuild is the storage of one node of the example: for eight minutes of every
+// half hour it does as if it rebuilt a disk.
+const seedRebuild = `if [ $(( $(date +%s) / 60 % 30 )) -lt 8 ]; then echo 35; else echo 97; fi`
 
 func seedAwards() []seedAward {
 	return []seedAward{

@@ -37,14 +37,19 @@ type Config struct {
 	Users      map[string]string // sign-in name → local user, "*" = everybody else; used by root only
 	RepairHook string            // shell command that is run once when the node is drained and empty; "" = none
 	HealthHook string            // shell command that says how the node is: it exits with 0 good, 1 degraded, 2 fault; "" = none
-	Launcher   []string          // argv of the launcher, its folder is added; default: this program, "agent launch"
-	Offer      api.Capacities    // Devices are ignored; CPU and RAM of 0 are read from the machine
-	HTTP       *http.Client
-	PollWait   time.Duration // default 30 s
-	Heartbeat  time.Duration // default 5 s
-	CheckEvery time.Duration // from the end of one health check to the next; default 1 min
-	LogEvery   time.Duration // default 1 s
-	LogCap     int64         // bytes of output kept per attempt; default 64 MiB
+	// StorageHook is a shell command that prints what percentage of its nominal
+	// bandwidth the node's storage gives now; "" = none.
+	StorageHook  string
+	Flow         FlowSource     // what moves through the node; default: this machine's counters
+	Launcher     []string       // argv of the launcher, its folder is added; default: this program, "agent launch"
+	Offer        api.Capacities // Devices are ignored; CPU and RAM of 0 are read from the machine
+	HTTP         *http.Client
+	PollWait     time.Duration // default 30 s
+	Heartbeat    time.Duration // default 5 s
+	CheckEvery   time.Duration // from the end of one health check to the next; default 1 min
+	StorageEvery time.Duration // likewise of the storage hook; default 10 s
+	LogEvery     time.Duration // default 1 s
+	LogCap       int64         // bytes of output kept per attempt; default 64 MiB
 	// KeepEnds is an existing folder that acknowledged end records are moved to,
 	// as <attempt>-<fence>-<rank>.json; "" removes them with their spool.
 	KeepEnds string
@@ -90,7 +95,10 @@ func (c Config) withDefaults() (Config, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.PollWait, c.Heartbeat = orDefault(c.PollWait, 30*time.Second), orDefault(c.Heartbeat, 5*time.Second)
-	c.CheckEvery = orDefault(c.CheckEvery, time.Minute)
+	if c.Flow == nil {
+		c.Flow = &Machine{}
+	}
+	c.CheckEvery, c.StorageEvery = orDefault(c.CheckEvery, time.Minute), orDefault(c.StorageEvery, 10*time.Second)
 	c.LogEvery, c.LogCap = orDefault(c.LogEvery, time.Second), orDefault(c.LogCap, 64<<20)
 	if c.Offer.CPUMilli == 0 {
 		c.Offer.CPUMilli = int64(runtime.NumCPU()) * 1000

@@ -38,7 +38,8 @@ type node struct {
 	done      []key // newest last
 
 	watching sync.WaitGroup
-	check    *api.Check // the last one; under mu
+	check    *api.Check        // the last one; under mu
+	storage  *api.StorageCheck // likewise
 }
 
 // Run is the agent of one node until ctx ends, which gives nil; what runs on the
@@ -83,6 +84,10 @@ func (n *node) run(ctx context.Context) error {
 	if n.cfg.HealthHook != "" {
 		n.check = &api.Check{} // there is one, so what the server knows of this node stands
 		g.Go(func() error { return n.checkHealth(ctx) })
+	}
+	if n.cfg.StorageHook != "" {
+		n.storage = &api.StorageCheck{}
+		g.Go(func() error { return n.checkStorage(ctx) })
 	}
 	g.Go(func() error { return n.follow(ctx) })
 	g.Go(func() error { return n.beat(ctx) })
@@ -316,10 +321,10 @@ func (n *node) vitals(ctx context.Context) api.Heartbeat {
 	for _, a := range n.attempts {
 		here = append(here, a)
 	}
-	check := n.check
+	check, storage := n.check, n.storage
 	n.mu.Unlock()
 	slices.SortFunc(here, func(a, b *attempt) int { return int(a.key.Attempt - b.key.Attempt) })
-	h := api.Heartbeat{BootID: n.boot, Attempts: []api.AttemptSeen{}, Check: check}
+	h := api.Heartbeat{BootID: n.boot, Attempts: []api.AttemptSeen{}, Check: check, Storage: storage}
 	busy := map[int]ledger.AttemptID{}
 	for _, a := range here {
 		seen := a.seen()
@@ -337,6 +342,6 @@ func (n *node) vitals(ctx context.Context) api.Heartbeat {
 			use = append(use, api.DeviceUse{Index: d.Index, UtilPct: -1})
 		}
 	}
-	h.Devices, h.BootUS = use, bootMicros()
+	h.Devices, h.Flow, h.BootUS = use, n.cfg.Flow.Read(busy), bootMicros()
 	return h
 }

@@ -29,7 +29,7 @@ type Capacities struct {
 	CPUMilli int64    `json:"cpu_milli"`
 	RAMMiB   int64    `json:"ram_mib"`
 	NetMbps  int64    `json:"net_mbps"`
-	StoMbps  int64    `json:"sto_mbps"`
+	StoMbps  int64    `json:"sto_mbps"` // MB/s
 	IOCMilli int64    `json:"ioc_milli"`
 	// Topology is the node's place, outermost first, e.g. "room1/rack3/switch2".
 	Topology string `json:"topology,omitempty"`
@@ -140,6 +140,22 @@ type Heartbeat struct {
 	Devices  []DeviceUse   `json:"devices"`
 	Attempts []AttemptSeen `json:"attempts"`
 	Check    *Check        `json:"check,omitempty"` // the last run of the health check; nil = the node has none
+	Flow     NodeFlow      `json:"flow,omitzero"`
+	Storage  *StorageCheck `json:"storage,omitempty"` // the last run of the storage hook; nil = the node has none
+}
+
+// NodeFlow is what moves through the node now; nil where it cannot tell.
+type NodeFlow struct {
+	NetMbps *int64 `json:"net_mbps,omitempty"` // Mbit/s in the busier direction
+	StoMBps *int64 `json:"sto_mbps,omitempty"` // MB/s read and written
+}
+
+// StorageCheck is one run of a node's storage hook. N grows from run to run; 0 =
+// it has not run yet since the agent started.
+type StorageCheck struct {
+	N      int64  `json:"n"`
+	PPM    int64  `json:"ppm"`              // of the nominal bandwidth
+	Failed string `json:"failed,omitempty"` // why the hook said nothing; PPM means nothing then
 }
 
 // Check is one run of a node's own health check. N grows from run to run; 0 = it

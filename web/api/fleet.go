@@ -56,17 +56,46 @@ type Node struct {
 	RAMMiB    int64          `json:"ram_mib"`
 	Heartbeat *time.Time     `json:"heartbeat,omitempty"` // real time
 	Jobs      []ledger.JobID `json:"jobs"`                // that hold devices here
+	// What it offers (0 = none) and what moves now (nil = it cannot tell), Mbit/s and MB/s.
+	NetMbps    int64        `json:"net_mbps"`
+	StoMbps    int64        `json:"sto_mbps"`
+	NetNowMbps *int64       `json:"net_now_mbps,omitempty"`
+	StoNowMbps *int64       `json:"sto_now_mbps,omitempty"`
+	Storage    *NodeStorage `json:"storage,omitempty"` // nil: its agent has no storage hook
 	// Drain and Maintenance are nil when there is none.
 	Drain       *NodeDrain       `json:"drain,omitempty"`
 	Maintenance *NodeMaintenance `json:"maintenance,omitempty"`
 
-	Version  string      `json:"agent_version,omitempty"`
-	Topology string      `json:"topology,omitempty"`
-	Enrolled *time.Time  `json:"enrolled,omitempty"`
-	Check    *NodeCheck  `json:"health_check,omitempty"` // nil: its agent has no health hook
-	Repair   *NodeRepair `json:"repair,omitempty"`       // of this drain or maintenance
-	Holders  []NodeJob   `json:"holders,omitempty"`
-	Events   []NodeEvent `json:"events,omitempty"` // newest first, at most 50
+	Version  string         `json:"agent_version,omitempty"`
+	Topology string         `json:"topology,omitempty"`
+	Enrolled *time.Time     `json:"enrolled,omitempty"`
+	Check    *NodeCheck     `json:"health_check,omitempty"` // nil: its agent has no health hook
+	Repair   *NodeRepair    `json:"repair,omitempty"`       // of this drain or maintenance
+	Holders  []NodeJob      `json:"holders,omitempty"`
+	Memory   []DeviceMemory `json:"memory,omitempty"` // of one node alone
+	Events   []NodeEvent    `json:"events,omitempty"` // newest first, at most 50
+}
+
+// NodeStorage is what a node's storage hook says and what that has led to.
+type NodeStorage struct {
+	SaidPPM   *int64     `json:"said_ppm,omitempty"` // by the last run that worked, of the nominal bandwidth
+	Failed    string     `json:"failed,omitempty"`   // why the last run said nothing
+	At        *time.Time `json:"at,omitempty"`       // of the last run; real time
+	Degraded  *time.Time `json:"degraded,omitempty"` // since when; real time
+	CountsPPM int64      `json:"counts_ppm"`         // so much of sto_mbps counts for the dispatcher
+}
+
+// DeviceMemory is one device's memory: in use, to come, declared, and set aside.
+type DeviceMemory struct {
+	Device      int32  `json:"device"`
+	TotalMiB    int64  `json:"total_mib"`
+	UsedMiB     int64  `json:"used_mib"`
+	Jobs        int    `json:"jobs"`                   // that hold a part of it
+	ForecastMiB *int64 `json:"forecast_mib,omitempty"` // at most, within five minutes; nil = no readings yet
+	DeclaredMiB int64  `json:"declared_mib"`
+	ReservedMiB int64  `json:"reserved_mib"` // what the dispatcher sets aside
+	HeadroomMiB int64  `json:"headroom_mib"` // of it, not in use
+	Learnt      bool   `json:"learnt"`       // set aside by what such jobs used, not as declared
 }
 
 // Modes of a drain.

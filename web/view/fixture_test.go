@@ -227,9 +227,17 @@ func nodePage() Node {
 	g.Nodes, g.Label = g.Nodes[2:3], ""
 	return Node{
 		ID: 3, Name: "n3", PoolID: 1, Pool: "h100", Health: "healthy", Grid: g, MayDrain: true, Form: Form{Key: "k"},
-		Waits:    "Soft: empty at 18:40 at the latest. Hard: 3 jobs stop now and are credited.",
-		Facts:    []Fact{{Name: "Capacity", Value: "8 GPUs, 128 cores, 1 024 GiB"}, {Name: "Heard of", Value: "2 s ago"}},
-		Devices:  []DeviceRow{{0, "NVIDIA H100 80 GB", "GPU-5a1c", "97 %", "61 of 80 GiB", MarkProtected, "seg-vit-l-finetune", 812, "healthy"}, {1, "NVIDIA H100 80 GB", "GPU-9f20", "0 %", "0 of 80 GiB", MarkIdle, "", 0, "healthy"}},
+		Waits:   "Soft: empty at 18:40 at the latest. Hard: 3 jobs stop now and are credited.",
+		Facts:   []Fact{{Name: "Capacity", Value: "8 GPUs, 128 cores, 1 024 GiB"}, {Name: "Heard of", Value: "2 s ago"}},
+		Devices: []DeviceRow{{0, "NVIDIA H100 80 GB", "GPU-5a1c", "97 %", "61 of 80 GiB", MarkProtected, "seg-vit-l-finetune", 812, "healthy"}, {1, "NVIDIA H100 80 GB", "GPU-9f20", "0 %", "0 of 80 GiB", MarkIdle, "", 0, "healthy"}},
+		Headroom: Headroom{
+			Answer: "61 GiB of 160 GiB of GPU memory are in use; 12 GiB more are kept as headroom for what the jobs here may still need.",
+			Rows: []HeadroomRow{
+				{Device: 0, Total: 81_920, Used: 62_464, Forecast: 68_000, Declared: 81_920, Reserved: 74_752, Jobs: 2, Basis: "by what such jobs have used"},
+				{Device: 1, Total: 81_920, Forecast: -1},
+			},
+			Storage: "Its storage is degraded since 4 min ago: it counts with 48 % of its 16 000 MB/s until it has been good for a while.", Slow: true,
+		},
 		Attempts: poolPage().Running[:1], Events: []HistoryRow{{When{"3 days ago", "x"}, "agent", "enrolled", ""}},
 	}
 }

@@ -17,6 +17,7 @@ var glossary = map[string]string{
 	"member share":        "A member's portion inside a project: of two jobs of one urgency, the one of who had less per share goes first.",
 	"grace":               "Time between the signal to stop and the kill, for saving work.",
 	"charged without use": "GPU-hours that a funded attempt was charged while its GPUs were unused: below the policy's bound for as long as the policy says.",
+	"headroom":            "GPU memory that is set aside beyond what is in use, for what the jobs on the device may still need.",
 	"held":                "GPU-hours set aside for jobs that started, before they are used.",
 	"lookback":            "The span of past usage that counts: 7 days.",
 	"lot":                 "One award's GPU-hours in a project's ledger, with a first and a last day.",

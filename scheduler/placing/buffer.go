@@ -1,0 +1,65 @@
+package placing
+
+// Class is what ended jobs of one kind have shown: their peak of GPU memory as part
+// of what they had declared.
+type Class struct {
+	Seen int64 // jobs
+	Mean int64 // moving mean of peak ÷ declared, millionths
+	Var  int64 // moving variance of it, millionths
+}
+
+// EnoughSeen is how many ended jobs say what the next of their kind will use. With
+// fewer, what is declared counts.
+const EnoughSeen = 5
+
+// Learn takes the peak of one more job, as part of what it declared, in millionths.
+func (c Class) Learn(ratio int64) Class {
+	if c.Seen++; c.Seen == 1 {
+		c.Mean = ratio
+		return c
+	}
+	off := ratio - c.Mean
+	c.Mean += off / 10
+	c.Var = (c.Var + off*off/Micro/10) * 9 / 10
+	return c
+}
+
+// Known says whether enough jobs have ended.
+func (c Class) Known() bool { return c.Seen >= EnoughSeen }
+
+// Deviation is the standard deviation of the part, in millionths.
+func (c Class) Deviation() int64 { return root(c.Var * Micro) }
+
+// Deviation is the standard deviation to a variance, rounded up.
+func Deviation(variance int64) int64 {
+	d := root(variance)
+	if d*d < variance {
+		d++
+	}
+	return d
+}
+
+// Running follows the memory that somebody uses, from minute to minute.
+type Running struct {
+	Seen int64
+	mean int64 // thousandths
+	vary int64 // variance
+}
+
+// Step takes the next minute's most, in any unit.
+func (r Running) Step(used int64) Running {
+	if r.Seen++; r.Seen == 1 {
+		r.mean = used * 1000
+		return r
+	}
+	off := used*1000 - r.mean
+	r.mean += off / 20
+	r.vary = (r.vary + off/1000*(off/1000)/20) * 19 / 20
+	return r
+}
+
+// Next is what is expected at most in the next five minutes: the moving mean and two
+// standard deviations, never less than now.
+func (r Running) Next(now int64) int64 {
+	return max(now, r.mean/1000+2*root(r.vary))
+}

@@ -1,0 +1,44 @@
+package placing
+
+import "testing"
+
+// A class that always uses the same part knows it without doubt; one that swings
+// knows how far.
+func TestClassLearns(t *testing.T) {
+	var c Class
+	for range EnoughSeen {
+		if c.Known() {
+			t.Errorf("known after %d", c.Seen)
+		}
+		c = c.Learn(600_000)
+	}
+	if !c.Known() || c.Mean != 600_000 || c.Deviation() != 0 {
+		t.Errorf("steady: %+v", c)
+	}
+	for i := range int64(400) {
+		c = c.Learn(500_000 + i%2*200_000)
+	}
+	if c.Mean < 580_000 || c.Mean > 620_000 || c.Deviation() < 90_000 || c.Deviation() > 110_000 {
+		t.Errorf("swinging by a tenth: %+v, deviation %d", c, c.Deviation())
+	}
+}
+
+// The forecast is never below what is in use, and above it for who swings.
+func TestRunningForecast(t *testing.T) {
+	var r Running
+	for range 50 {
+		r = r.Step(20_000)
+	}
+	if got := r.Next(20_000); got != 20_000 {
+		t.Errorf("steady: %d", got)
+	}
+	if got := r.Next(50_000); got != 50_000 {
+		t.Errorf("below what is in use: %d", got)
+	}
+	for i := range int64(200) {
+		r = r.Step(10_000 + i%2*20_000)
+	}
+	if got := r.Next(10_000); got < 35_000 || got > 45_000 {
+		t.Errorf("swinging between 10,000 and 30,000: %d", got)
+	}
+}
