@@ -35,7 +35,7 @@ func (s *Store) CronRun(ctx context.Context, job string, at ledger.Instant, fn f
 }
 
 // Sweep removes what only costs space: sessions that ended, telemetry older than
-// telemetryMs, and records of commands and timed runs older than recordsMs. It
+// telemetryMs, and gauges of pools, records of commands and timed runs older than recordsMs. It
 // decides nothing: whatever follows from the clock is derived when it is read.
 func (s *Store) Sweep(ctx context.Context, telemetryMs, recordsMs int64) (removed int64, err error) {
 	err = s.inTx(ctx, "sweep", func(tx *Tx) error {
@@ -46,6 +46,7 @@ func (s *Store) Sweep(ctx context.Context, telemetryMs, recordsMs int64) (remove
 		}{
 			{`delete from sessions where expiry < $1`, tx.Real},
 			{`delete from node_telemetry where at < $1`, tx.Real.Add(-telemetryMs)},
+			{`delete from pool_indices where at < $1`, tx.Now.Add(-recordsMs)},
 			{`delete from command_keys where at < $1`, tx.Now.Add(-recordsMs)},
 			{`delete from cron_runs where started_at < $1`, tx.Real.Add(-recordsMs)},
 		} {

@@ -191,6 +191,7 @@ func (s *Store) telemetryDue(beats []Beat, real ledger.Instant) []Beat {
 }
 
 func (b *Beat) readings() (index, util []int32, hbm []int64) {
+	index, util, hbm = []int32{}, []int32{}, []int64{} // of a node without devices they are empty, not unknown
 	for _, d := range b.Devices {
 		index, util, hbm = append(index, d.Index), append(util, d.UtilPct), append(hbm, d.HBMUsedMiB)
 	}

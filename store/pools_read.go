@@ -26,9 +26,10 @@ type PoolLine struct {
 	Funded    int
 	Unfunded  int
 	Ending    int
-	Down      int // dead, or on a lost node
-	Waiting   int // jobs
-	Running   int // attempts
+	Down      int       // dead, or on a lost node
+	Waiting   int       // jobs
+	Running   int       // attempts
+	Gauge     *GaugeRow // the last; nil = none, or too old to say how it is now
 }
 
 // Idle is how many devices nobody holds.
@@ -39,7 +40,15 @@ func (s *Store) Occupancy(ctx context.Context) ([]PoolLine, error) {
 	var out []PoolLine
 	err := s.readTx(ctx, "occupancy", func(tx *Tx) error {
 		var err error
-		out, err = poolLines(ctx, tx, 0)
+		if out, err = poolLines(ctx, tx, 0); err != nil {
+			return err
+		}
+		last, err := lastGauges(ctx, tx, 0)
+		for i := range out {
+			if row, ok := last[out[i].ID]; ok {
+				out[i].Gauge = &row
+			}
+		}
 		return err
 	})
 	return out, err
@@ -69,7 +78,10 @@ func poolLines(ctx context.Context, tx *Tx, id ledger.PoolID) ([]PoolLine, error
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[PoolLine])
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p PoolLine, err error) {
+		return p, row.Scan(&p.ID, &p.Name, &p.Model, &p.RatePPM, &p.NodeGPUs, &p.FrozenAt, &p.FrozenWhy, &p.Nodes, &p.Devices,
+			&p.Funded, &p.Unfunded, &p.Ending, &p.Down, &p.Waiting, &p.Running)
+	})
 }
 
 // StandingLine is one group's standing in a pool with what names and orders it.
@@ -154,6 +166,7 @@ type Board struct {
 	Live       []JobLine
 	LiveNodes  [][]string // names, by place in Live
 	Fleet      NodePage   // its first nodes
+	Gauges     PoolGauges
 	Policy     scheduler.Policy
 }
 
@@ -198,6 +211,9 @@ func (s *Store) PoolBoard(ctx context.Context, id ledger.PoolID) (Board, error) 
 			return err
 		}
 		if err := b.nameNodes(ctx, tx); err != nil {
+			return err
+		}
+		if b.Gauges, err = poolGauges(ctx, tx, id); err != nil {
 			return err
 		}
 		b.Fleet, err = fleet(ctx, tx, NodeQuery{Pool: b.Name, Limit: nodesPage})

@@ -110,7 +110,7 @@ func TestFlowIsKept(t *testing.T) {
 	net, sto := int64(900), int64(70)
 	for _, b := range []Beat{
 		{Node: k.nodes[0], Flow: NodeFlow{NetMbps: &net, StoMBps: &sto}, Storage: &StorageRun{N: 1, PPM: 800_000}, Devices: []DeviceUse{{Index: 3, HBMUsedMiB: 7, OK: true}}},
-		{Node: k.nodes[1], Devices: []DeviceUse{{Index: 0, OK: true}}},
+		{Node: k.nodes[1], Flow: NodeFlow{NetMbps: &net}},
 	} {
 		if err := k.Heartbeat(t.Context(), b); err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func TestFlowIsKept(t *testing.T) {
 	}
 	var said string
 	if err := k.pool.QueryRow(t.Context(), `select string_agg(concat_ws(' ', devices::text, hbm_used_mib::text, coalesce(net_mbps, -1), coalesce(sto_mbps, -1), coalesce(sto_said_ppm, -1)), '; ' order by node_id)
-		from node_telemetry`).Scan(&said); err != nil || said != "{3} {7} 900 70 800000; {0} {0} -1 -1 -1" {
+		from node_telemetry`).Scan(&said); err != nil || said != "{3} {7} 900 70 800000; {} {} 900 -1 -1" {
 		t.Errorf("%q, %v", said, err)
 	}
 }

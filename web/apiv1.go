@@ -82,6 +82,13 @@ func (s *server) operations() []operation {
 		{get, api.PathPolicy, ledger.SeeOpen, signedIn, "policy", "Every knob of the dispatcher, and who turned which.", nil, nil, api.Policy{}, s.apiPolicy},
 		{post, api.PathPolicy, ledger.PolicyWrite, atRoot, "set-policy", "Turn knobs as a new version, or say what the next cycle would do otherwise.", nil, api.SetPolicy{}, api.PolicyPreview{}, s.apiSetPolicy},
 		{get, api.PathPools, ledger.SeeOpen, signedIn, "pools", "Pools with what they hold now.", nil, nil, api.PoolList{}, s.apiPools},
+		{
+			get, api.PathPoolIndices, ledger.SeeOpen, signedIn, "pool-indices", "How useful what a pool has free is and how long its GPUs wait for data: now, in words, and over a day or a week.",
+			[]parameter{{"span", "string", "day (default) or week"}},
+			nil,
+			api.PoolIndexList{},
+			s.apiPoolIndices,
+		},
 	}, s.nodeOperations(page), s.memberOperations())
 }
 

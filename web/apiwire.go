@@ -308,6 +308,10 @@ func (s *server) apiPools(w http.ResponseWriter, r *http.Request) error {
 			ID: p.ID, Name: p.Name, Model: p.Model, RatePPM: p.RatePPM, Nodes: p.Nodes, Devices: p.Devices, Funded: p.Funded,
 			Unfunded: p.Unfunded, Ending: p.Ending, Idle: p.Idle(), Down: p.Down, Waiting: p.Waiting, Frozen: p.FrozenWhy,
 		}
+		if p.Gauge != nil {
+			now := wireIndices(p.Gauge)
+			out.Pools[i].Indices = &now
+		}
 	}
 	return writeJSON(w, http.StatusOK, out)
 }

@@ -227,6 +227,7 @@ func (s *scene) apiRows() map[string]expectation {
 		"POST " + api.PathChange:      {path: jobPath(api.PathChange, s.job), body: api.ChangeJob{Key: keyMark, GPUs: 1}, status: let(), who: "researcher here"},
 		"GET " + api.PathOrder:        {path: api.PathOrder + "?pool=h100", status: ok, who: everybody},
 		"GET " + api.PathPools:        {status: ok, who: everybody},
+		"GET " + api.PathPoolIndices:  {path: strings.Replace(api.PathPoolIndices, "{pool}", "h100", 1), status: ok, who: everybody},
 		"GET " + api.PathNodes:        {status: ok, who: everybody},
 		"GET " + api.PathNode:         {path: nodePath(api.PathNode), status: ok, who: everybody},
 		"POST " + api.PathDrain:       {path: nodePath(api.PathDrain), body: api.Drain{Key: keyMark}, status: []int{422}, who: "operator here"},

@@ -64,7 +64,7 @@ func (s *server) showPool(w http.ResponseWriter, r *http.Request) error {
 		ID: b.ID, Name: b.Name, Occupied: poolRow(&b.PoolLine), Bars: standingBars(&b), Queue: s.queueRows(&b),
 		More: max(0, b.Waiting-len(b.Queue)), Running: s.liveRows(&b), Cycle: s.cycleFacts(&b),
 	}
-	m.Promise = s.promise(b.Reserved, 0)
+	m.Promise, m.Indices = s.promise(b.Reserved, 0), s.indicesOf(&b)
 	if n := len(b.Fleet.Nodes); n > 0 {
 		label := b.Name
 		if b.Fleet.More {

@@ -144,6 +144,8 @@ func (o *others) addresses(t *testing.T) []string {
 			out = append(out, rt.pattern+"?project="+segPath)
 		case rt.pattern == api.PathNode:
 			out = append(out, strings.ReplaceAll(rt.pattern, "{node}", "n1"), strings.ReplaceAll(rt.pattern, "{node}", "n2"))
+		case rt.pattern == api.PathPoolIndices:
+			out = append(out, strings.Replace(rt.pattern, "{pool}", "h100", 1))
 		case rt.pattern == api.PathOrder:
 			out = append(out, rt.pattern+"?pool=h100")
 		case !strings.Contains(path, "{"):

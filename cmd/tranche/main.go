@@ -55,6 +55,7 @@ type commands struct {
 
 	Policy policyCommand `cmd:"" group:"Dispatcher" help:"Show or turn the dispatcher's knobs."`
 
+	Pools poolsCommand `cmd:"" group:"Nodes" help:"List pools, and how useful what they have free is."`
 	Nodes nodesCommand `cmd:"" group:"Nodes" help:"List, drain, maintain and enrol nodes."`
 	Agent agentCommand `cmd:"" group:"Nodes" help:"Run jobs on this machine."`
 

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tranche/ledger"
 	"tranche/scheduler"
 	"tranche/store"
 )
@@ -17,6 +18,8 @@ const (
 	lookEvery    = time.Second     // for silent nodes
 	idleEvery    = 5 * time.Second // for attempts that do not use what they hold
 	learnEvery   = 5 * time.Second // from attempts that have ended
+	raiseEvery   = 6               // of these: what is set aside for running jobs
+	gaugeEvery   = 2 * time.Second // at most, however fast business time goes
 	failedPause  = time.Second     // after a cycle that could not be run
 )
 
@@ -50,9 +53,11 @@ func (s *site) lead(ctx context.Context, leader *store.Leader, wake <-chan strin
 	group.Go(func() error { return leader.Hold(ctx) })
 	rec := newRecorder(s)
 	group.Go(func() error { return rec.write(ctx, leader.Recorder(s.cfg.RecordBytes)) })
-	group.Go(func() error { return s.learnPeaks(ctx, leader) })
+	group.Go(func() error { return s.followMemory(ctx, leader) })
+	gauging := make(chan gaugeWork, 1)
+	group.Go(func() error { return s.keepGauges(ctx, leader, gauging) })
 	group.Go(func() error {
-		r := &round{site: s, leader: leader, world: s.store.World(leader), rec: rec}
+		r := &round{site: s, leader: leader, world: s.store.World(leader), rec: rec, gauging: gauging}
 		tick := time.NewTicker(s.cfg.Tick)
 		defer tick.Stop()
 		for {
@@ -74,16 +79,21 @@ func (s *site) lead(ctx context.Context, leader *store.Leader, wake <-chan strin
 	return group.Wait()
 }
 
-// learnPeaks lets classes of jobs learn from those that have ended, beside the
-// cycles, until ctx or the leadership ends.
-func (s *site) learnPeaks(ctx context.Context, leader *store.Leader) error {
+// followMemory lets classes of jobs learn from those that have ended, and what is set
+// aside for running ones grow with what is expected of them, beside the cycles, until
+// ctx or the leadership ends.
+func (s *site) followMemory(ctx context.Context, leader *store.Leader) error {
 	tick := time.NewTicker(learnEvery)
 	defer tick.Stop()
-	for {
-		if _, err := leader.LearnPeaks(ctx); errors.Is(err, store.ErrFenced) {
+	for n := 0; ; n++ {
+		_, err := leader.LearnPeaks(ctx)
+		if err == nil && n%raiseEvery == 0 {
+			_, err = leader.RaiseReserves(ctx)
+		}
+		if errors.Is(err, store.ErrFenced) {
 			return err
 		} else if err != nil && ctx.Err() == nil {
-			s.log.Error("classes did not learn", "cause", err)
+			s.log.Error("jobs' memory was not followed", "cause", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -101,6 +111,46 @@ type round struct {
 	rec            *recorder
 	sealed, looked time.Time
 	idled          time.Time
+	gauging        chan<- gaugeWork
+	gauged         time.Time
+	slot           ledger.Instant // of the last gauges
+}
+
+// gaugeWork is what the pools are gauged from.
+type gaugeWork struct {
+	at     ledger.Instant
+	stands []scheduler.PoolStand
+}
+
+// keepGauges works the pools' gauges out beside the cycles, until ctx or the
+// leadership ends.
+func (s *site) keepGauges(ctx context.Context, leader *store.Leader, work <-chan gaugeWork) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case w := <-work:
+			if _, err := leader.KeepGauges(ctx, w.at, w.stands); errors.Is(err, store.ErrFenced) {
+				return err
+			} else if err != nil && ctx.Err() == nil {
+				s.log.Error("pools were not gauged", "cause", err)
+			}
+		}
+	}
+}
+
+// gauge hands the pools over to be gauged when five minutes of business time have
+// begun; it never waits.
+func (r *round) gauge(snap *scheduler.Snapshot, now time.Time) {
+	slot := store.GaugeSlot(snap.Now)
+	if slot == r.slot || now.Sub(r.gauged) < gaugeEvery {
+		return
+	}
+	select {
+	case r.gauging <- gaugeWork{slot, snap.Stands()}:
+		r.slot, r.gauged = slot, now
+	default: // the last ones are still being worked out
+	}
 }
 
 // run does one round and says how long to rest at least. It fails only when the
@@ -169,6 +219,7 @@ func (r *round) steps(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	r.gauge(report.Snapshot, now)
 	r.rec.take(report, clock().Sub(began))
 	r.site.metrics.observeReport(report)
 	if now.Sub(r.sealed) >= sealEvery {

@@ -12,7 +12,7 @@ import (
 // web/sight.go, though it is told neither of an actor nor of a command; each with
 // why it names nobody whom a reader may not see.
 var storeReads = map[string][]string{
-	"it names no group":                        {"Now", "Real", "Speed", "PolicyNow", "PolicyHistory", "Pools", "Offers", "PoolDevices", "PoolByName", "Pool", "NodeID", "Occupancy", "Periods", "PeriodAt", "Supplies", "Root", "SealHead"},
+	"it names no group":                        {"Now", "Real", "Speed", "PolicyNow", "PolicyHistory", "Pools", "Offers", "PoolDevices", "PoolByName", "Pool", "PoolGauges", "NodeID", "Occupancy", "Periods", "PeriodAt", "Supplies", "Root", "SealHead"},
 	"its routes are for roles at the root":     {"Audit", "AuditVerbs", "PolicyPreview", "Verify"},
 	"the guard has looked at the group":        {"Group", "Ancestry", "Statement", "Movements", "Pots", "Splits", "MemberUse", "MemberShares", "IdleUse", "PoolUse"},
 	"its groups come from a read function":     {"UsableBy", "StreamCharges"},

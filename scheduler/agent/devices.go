@@ -17,8 +17,14 @@ import (
 type DeviceSource interface {
 	// Discover lists the node's devices by index.
 	Discover(ctx context.Context) ([]api.Device, error)
-	// Read gives one reading per device; busy says which attempt runs where.
-	Read(ctx context.Context, busy map[int]ledger.AttemptID) ([]api.DeviceUse, error)
+	// Read gives one reading per device; busy says which attempts run where.
+	Read(ctx context.Context, busy map[int][]Tenant) ([]api.DeviceUse, error)
+}
+
+// Tenant is an attempt on a device, with its part of it in thousandths.
+type Tenant struct {
+	Attempt ledger.AttemptID
+	Milli   int64
 }
 
 // NoDevices is a CPU node.
@@ -28,7 +34,7 @@ type NoDevices struct{}
 func (NoDevices) Discover(context.Context) ([]api.Device, error) { return nil, nil }
 
 // Read reads nothing.
-func (NoDevices) Read(context.Context, map[int]ledger.AttemptID) ([]api.DeviceUse, error) {
+func (NoDevices) Read(context.Context, map[int][]Tenant) ([]api.DeviceUse, error) {
 	return nil, nil
 }
 
@@ -50,18 +56,18 @@ func (s Simulated) Discover(context.Context) ([]api.Device, error) {
 	return out, nil
 }
 
-// Read gives each attempt a level of its own that moves a little every ten seconds.
-func (s Simulated) Read(_ context.Context, busy map[int]ledger.AttemptID) ([]api.DeviceUse, error) {
+// Read gives each attempt a level of its own on its part of a device, which moves a
+// little every ten seconds. Like most jobs it uses less memory than it may.
+func (s Simulated) Read(_ context.Context, busy map[int][]Tenant) ([]api.DeviceUse, error) {
 	out := make([]api.DeviceUse, s.Count)
+	tick := bootMicros() / 10_000_000
 	for i := range out {
 		out[i] = api.DeviceUse{Index: i, OK: true}
-		attempt, taken := busy[i]
-		if !taken {
-			continue
+		for _, a := range busy[i] {
+			level := spread(int64(a.Attempt), 0)
+			out[i].UtilPct += (55 + level%35 + spread(int64(a.Attempt), tick+int64(i))%10) * a.Milli / 1000
+			out[i].HBMUsedMiB += s.HBMMiB * (40 + level%50 + spread(int64(a.Attempt), tick/3+int64(i))%8) / 100 * a.Milli / 1000
 		}
-		level := spread(int64(attempt), 0)
-		out[i].UtilPct = 55 + level%35 + spread(int64(attempt), bootMicros()/10_000_000+int64(i))%10
-		out[i].HBMUsedMiB = s.HBMMiB * (40 + level%50) / 100
 	}
 	return out, nil
 }
@@ -102,7 +108,7 @@ func (n NvidiaSMI) Discover(ctx context.Context) ([]api.Device, error) {
 }
 
 // Read gives use and memory; a device whose row cannot be read is not OK.
-func (n NvidiaSMI) Read(ctx context.Context, _ map[int]ledger.AttemptID) ([]api.DeviceUse, error) {
+func (n NvidiaSMI) Read(ctx context.Context, _ map[int][]Tenant) ([]api.DeviceUse, error) {
 	rows, err := n.query(ctx, "index,utilization.gpu,memory.used", 3)
 	if err != nil {
 		return nil, err

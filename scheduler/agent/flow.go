@@ -13,8 +13,8 @@ import (
 // FlowSource reads what moves through a node.
 type FlowSource interface {
 	// Read gives what moved since the call before, per second. A field is nil where
-	// the node cannot tell; busy says which attempt runs on which device.
-	Read(busy map[int]ledger.AttemptID) api.NodeFlow
+	// the node cannot tell; busy says which attempts run on which device.
+	Read(busy map[int][]Tenant) api.NodeFlow
 }
 
 // Machine reads the counters of the machine the agent runs on. It serves one
@@ -30,7 +30,7 @@ type Machine struct {
 
 // Read takes the busier direction of the network, whose links are as wide in
 // each, and what was read and written together of storage.
-func (m *Machine) Read(map[int]ledger.AttemptID) api.NodeFlow {
+func (m *Machine) Read(map[int][]Tenant) api.NodeFlow {
 	if m.nowUS == nil {
 		m.nowUS = bootMicros
 	}
@@ -181,14 +181,15 @@ type SimulatedFlow struct{}
 
 // Read gives each attempt 1 to 3 Gbit/s and 300 to 1,100 MB/s, and in a quarter of
 // the minutes half as much again.
-func (SimulatedFlow) Read(busy map[int]ledger.AttemptID) api.NodeFlow {
+func (SimulatedFlow) Read(busy map[int][]Tenant) api.NodeFlow {
 	var net, sto int64
-	seen := map[ledger.AttemptID]bool{}
-	for _, a := range busy {
-		if seen[a] {
-			continue
+	there := map[ledger.AttemptID]bool{}
+	for _, tenants := range busy {
+		for _, t := range tenants {
+			there[t.Attempt] = true
 		}
-		seen[a] = true
+	}
+	for a := range there {
 		level := spread(int64(a), 1)
 		burst := int64(100)
 		if spread(int64(a), bootMicros()/60_000_000) < 250 {

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"tranche/ledger"
 )
 
 // fakeMachine is a machine whose counters a test writes.
@@ -93,7 +91,7 @@ func TestSimulatedFlowFollowsAttempts(t *testing.T) {
 	if f := (SimulatedFlow{}).Read(nil); *f.NetMbps != 0 || *f.StoMBps != 0 {
 		t.Errorf("an empty node moves %d and %d", *f.NetMbps, *f.StoMBps)
 	}
-	one := (SimulatedFlow{}).Read(map[int]ledger.AttemptID{0: 7, 1: 7})
+	one := (SimulatedFlow{}).Read(map[int][]Tenant{0: {{7, 1000}}, 1: {{7, 1000}}})
 	if *one.NetMbps < 1000 || *one.NetMbps > 4500 || *one.StoMBps < 300 || *one.StoMBps > 1650 {
 		t.Errorf("one attempt moves %d Mbit/s and %d MB/s", *one.NetMbps, *one.StoMBps)
 	}

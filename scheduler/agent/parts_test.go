@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"tranche/ledger"
 	"tranche/web/api"
 )
 
@@ -142,11 +141,17 @@ esac`
 // Simulated devices are busy exactly where an attempt is.
 func TestSimulatedUse(t *testing.T) {
 	s := Simulated{Node: "n", Count: 3, Model: "H100", HBMMiB: 80000}
-	use, err := s.Read(context.Background(), map[int]ledger.AttemptID{1: 9})
+	use, err := s.Read(context.Background(), map[int][]Tenant{1: {{9, 1000}}, 2: {{8, 300}, {7, 200}}})
 	if err != nil || len(use) != 3 {
 		t.Fatalf("%v %v", use, err)
 	}
 	for i, u := range use {
+		if i == 2 {
+			if u.UtilPct > 50 || u.UtilPct < 20 || u.HBMUsedMiB > 40000 || u.HBMUsedMiB < 15000 {
+				t.Errorf("half of a device in use: %+v", u)
+			}
+			continue
+		}
 		busy := i == 1
 		if !u.OK || (u.UtilPct > 50) != busy || (u.HBMUsedMiB > 30000) != busy || u.UtilPct > 100 || u.HBMUsedMiB > 80000 {
 			t.Errorf("device %d: %+v", i, u)

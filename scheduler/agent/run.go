@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"tranche/ledger"
 	"tranche/web/api"
 )
 
@@ -325,12 +325,12 @@ func (n *node) vitals(ctx context.Context) api.Heartbeat {
 	n.mu.Unlock()
 	slices.SortFunc(here, func(a, b *attempt) int { return int(a.key.Attempt - b.key.Attempt) })
 	h := api.Heartbeat{BootID: n.boot, Attempts: []api.AttemptSeen{}, Check: check, Storage: storage}
-	busy := map[int]ledger.AttemptID{}
+	busy := map[int][]Tenant{}
 	for _, a := range here {
 		seen := a.seen()
 		if seen.State != api.StateEnded {
 			for _, d := range a.task.Order.Spec.Devices {
-				busy[d] = a.key.Attempt
+				busy[d] = append(busy[d], Tenant{a.key.Attempt, cmp.Or(a.task.Order.Spec.GPUMilli, 1000)})
 			}
 		}
 		h.Attempts = append(h.Attempts, seen)

@@ -8,9 +8,10 @@ import (
 
 // Paths of the fleet, and of the description of this interface.
 const (
-	PathPools   = "/api/v1/pools"
-	PathNodes   = "/api/v1/nodes" // GET ?pool=&after=&limit=
-	PathOpenAPI = "/api/v1/openapi.json"
+	PathPools       = "/api/v1/pools"
+	PathPoolIndices = "/api/v1/pools/{pool}/indices" // GET ?span=day|week; {pool} is a name
+	PathNodes       = "/api/v1/nodes"                // GET ?pool=&after=&limit=
+	PathOpenAPI     = "/api/v1/openapi.json"
 
 	// {node} is a node's name, or its number where no node is called so.
 	PathNode        = "/api/v1/nodes/{node}"
@@ -34,7 +35,8 @@ type Pool struct {
 	Idle     int           `json:"idle"`
 	Down     int           `json:"down"`
 	Waiting  int           `json:"waiting_jobs"`
-	Frozen   string        `json:"frozen,omitempty"` // why nothing new is placed
+	Frozen   string        `json:"frozen,omitempty"`  // why nothing new is placed
+	Indices  *PoolIndices  `json:"indices,omitempty"` // the last; nil = none in the last hour
 }
 
 // PoolList is every pool, by name.
@@ -74,6 +76,42 @@ type Node struct {
 	Holders  []NodeJob      `json:"holders,omitempty"`
 	Memory   []DeviceMemory `json:"memory,omitempty"` // of one node alone
 	Events   []NodeEvent    `json:"events,omitempty"` // newest first, at most 50
+}
+
+// Spans of a pool's indices.
+const (
+	SpanDay  = "day"
+	SpanWeek = "week"
+)
+
+// Where a stall was worked out from.
+const (
+	StallMeasured = "measured" // what the nodes say moves through them
+	StallDeclared = "declared" // what jobs ask for: no node tells
+	StallMixed    = "mixed"    // some nodes tell
+)
+
+// PoolIndices say how much of what a pool has free is of little use, and how long its
+// GPUs wait for data at most; in millionths.
+type PoolIndices struct {
+	At             time.Time `json:"at"` // five minutes from here; a point of a week is the mean of half an hour
+	FitPPM         int64     `json:"f_fit_ppm"`
+	GPUPPM         int64     `json:"f_gpu_ppm"`
+	ShapePPM       int64     `json:"f_shape_ppm"`
+	RawPPM         int64     `json:"f_raw_ppm"`
+	StallPPM       int64     `json:"stall_ppm"`
+	StallFrom      string    `json:"stall_from"`
+	FreeMilliGPUs  int64     `json:"free_milli_gpus"`
+	UnfitMilliGPUs int64     `json:"unfit_milli_gpus"` // of them, what no job of the usual mix can take
+	MixVersion     int64     `json:"mix_version"`      // 0 = nothing is learnt of the pool's jobs yet
+}
+
+// PoolIndexList is a pool's indices now and over a span, oldest first.
+type PoolIndexList struct {
+	Pool   string        `json:"pool"`
+	Now    *PoolIndices  `json:"now,omitempty"` // nil = none in the last hour
+	Words  []string      `json:"words,omitempty"`
+	Points []PoolIndices `json:"points"`
 }
 
 // NodeStorage is what a node's storage hook says and what that has led to.

@@ -61,3 +61,16 @@ func (c *Client) SetMember(ctx context.Context, in SetMember) (Members, error) {
 	var out Members
 	return out, c.Call(ctx, http.MethodPost, PathMembers, in, &out)
 }
+
+// Pools lists pools with what they hold now.
+func (c *Client) Pools(ctx context.Context) (PoolList, error) {
+	var out PoolList
+	return out, c.Call(ctx, http.MethodGet, PathPools, nil, &out)
+}
+
+// PoolIndices gives a pool's indices now and over a span (SpanDay or SpanWeek).
+func (c *Client) PoolIndices(ctx context.Context, pool, span string) (PoolIndexList, error) {
+	var out PoolIndexList
+	path := strings.Replace(PathPoolIndices, "{pool}", url.PathEscape(pool), 1)
+	return out, c.Call(ctx, http.MethodGet, withQuery(path, "span", span), nil, &out)
+}
