@@ -15,6 +15,13 @@ func TestClassLearns(t *testing.T) {
 	if !c.Known() || c.Mean != 600_000 || c.Deviation() != 0 {
 		t.Errorf("steady: %+v", c)
 	}
+	var few Class
+	for _, ratio := range []int64{400_000, 500_000, 600_000, 700_000, 800_000} {
+		few = few.Learn(ratio)
+	}
+	if few.Mean != 600_000 || few.Var < 19_990 || few.Var > 20_000 { // as of all five alike
+		t.Errorf("five jobs: %+v", few)
+	}
 	for i := range int64(400) {
 		c = c.Learn(500_000 + i%2*200_000)
 	}
