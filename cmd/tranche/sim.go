@@ -13,6 +13,8 @@ type simCommand struct {
 	Run simRunCommand `cmd:"" help:"Play a scenario with the dispatcher's own rules on a virtual clock."`
 
 	Packing simPackingCommand `cmd:"" help:"Compare how much GPU placement policies get out of a public trace."`
+
+	Placement simPlacementCommand `cmd:"" help:"Compare what placement policies lose to stalls, leave unusable and let wait."`
 }
 
 type simRunCommand struct {

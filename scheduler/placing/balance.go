@@ -12,6 +12,15 @@ func (Scalar) Score(n *Node, a *Ask) Score {
 	return single("left", residual(&next), devices)
 }
 
+// Tightest is best fit over all dimensions a node has: least is left on average.
+type Tightest struct{ steady }
+
+// Score is the mean of what is taken, in millionths.
+func (Tightest) Score(n *Node, a *Ask) Score {
+	s := Scalar{}.Score(n, a)
+	return single("taken", Micro-s.Total, s.Devices)
+}
+
 // Tetris takes the largest dot product of demand and rest, both in parts of the
 // machine. Grandl et al., "Multi-resource packing for cluster schedulers",
 // SIGCOMM 2014 (the alignment part; jobs come one by one here).

@@ -12,8 +12,13 @@ package placing
 type FGD struct {
 	steady
 	typical Mix
+	all     bool // every dimension decides what is feasible
 	next    Node
 }
+
+// NewFGDIn7 is fragmentation gradient descent with all dimensions, and all jobs of the
+// mix: room for a typical job needs its memory, network and storage too.
+func NewFGDIn7(m Mix) *FGD { return &FGD{typical: m, all: true} }
 
 // NewFGD judges by the mix.
 func NewFGD(m Mix) *FGD { return &FGD{typical: m.typical(95)} }
@@ -46,7 +51,11 @@ func (f *FGD) Fragment(n *Node) int64 {
 	var sum int64
 	for i := range f.typical.Kinds {
 		k := &f.typical.Kinds[i]
-		sum += k.Weight * fragment(n, &k.Ask)
+		if f.all {
+			sum += k.Weight * lostOn(n, &k.Ask)
+		} else {
+			sum += k.Weight * fragment(n, &k.Ask)
+		}
 	}
 	return sum
 }

@@ -12,7 +12,8 @@ type prices struct {
 	gpu     int64            // of the mix, 1/1000 GPU
 	rare    []int            // kinds with a price
 	onModel map[string][]int // of rare, those that may use the model
-	worth   []int64          // per kind, millionths of a GPU a copy
+	unit    []int64          // per kind, what a copy is worth when scarce, millionths
+	worth   []int64          // per kind, what it is worth now
 	epoch   uint32
 }
 
@@ -22,9 +23,12 @@ type loss struct {
 	copies int64
 }
 
-func newPrices(m Mix, epoch uint32) *prices {
-	p := &prices{mix: m, gpu: m.gpu(), onModel: map[string][]int{}, worth: make([]int64, len(m.Kinds)), epoch: epoch}
+func newPrices(m Mix, epoch uint32, relative bool) *prices {
+	p := &prices{mix: m, gpu: m.gpu(), onModel: map[string][]int{}, worth: make([]int64, len(m.Kinds)), unit: make([]int64, len(m.Kinds)), epoch: epoch}
 	for i := range m.Kinds {
+		if !relative {
+			p.unit[i] = m.Kinds[i].Demand[SM] * (Micro / WholeGPU)
+		}
 		if k := &m.Kinds[i]; k.Count > 1 || k.Count > 0 && len(k.Models) > 0 {
 			p.rare = append(p.rare, i)
 		}
@@ -61,7 +65,7 @@ func (p *prices) price(room, due []int64) {
 		if room[kind] > 0 {
 			scarcity = min(Micro, due[kind]/room[kind])
 		}
-		p.worth[kind] = times(scarcity*scarcity/Micro, p.mix.Kinds[kind].Demand[SM], WholeGPU)
+		p.worth[kind] = times(scarcity*scarcity/Micro, p.unit[kind], Micro)
 	}
 }
 

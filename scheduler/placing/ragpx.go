@@ -7,6 +7,9 @@ type Weights struct {
 	Even   int64 // growth of the rest's variance over the dimensions, times 4
 	Price  int64 // scarce places taken away
 	Left   int64 // mean rest
+	// Relative: a copy of a rare job is worth, when scarce, not its GPUs but the
+	// nodes over the copies that an empty cluster holds.
+	Relative bool
 }
 
 // Saturating are the weights for a cluster that fills up, with the variance as
@@ -18,6 +21,12 @@ func Saturating() Weights {
 // SaturatingCosine has the cosine as geometric term.
 func SaturatingCosine() Weights {
 	return Weights{Future: Micro, Cosine: Micro / 2, Price: 3 * Micro, Left: Micro / 20}
+}
+
+// Churning are the weights for a cluster whose jobs come and go: rests need not stay
+// useful for ever, and a scarce place counts by how few an empty cluster has.
+func Churning() Weights {
+	return Weights{Future: Micro / 10, Even: Micro, Price: Micro, Left: Micro / 20, Relative: true}
 }
 
 // RagpX scores what the placement leaves behind, all terms in GPUs:
@@ -39,13 +48,13 @@ type RagpX struct {
 // NewRagpX judges by a mix, which may be empty when nothing is known. The seed
 // fixes the random futures.
 func NewRagpX(m Mix, w Weights, seed uint64) *RagpX {
-	return &RagpX{weights: w, seed: seed, futures: newFutures(m, seed), prices: newPrices(m, 0)}
+	return &RagpX{weights: w, seed: seed, futures: newFutures(m, seed), prices: newPrices(m, 0, w.Relative)}
 }
 
 // Learn replaces the mix; scores remembered from before are void, and prices are
 // nil until the next Refresh.
 func (r *RagpX) Learn(m Mix) {
-	r.futures, r.prices = newFutures(m, r.seed), newPrices(m, r.prices.epoch+1)
+	r.futures, r.prices = newFutures(m, r.seed), newPrices(m, r.prices.epoch+1, r.weights.Relative)
 }
 
 // Refresh sets the scarcity prices; expected is the GPU that jobs to come will
@@ -57,6 +66,20 @@ func (r *RagpX) Refresh(nodes []Node, expected int64) { r.prices.refresh(nodes, 
 func (r *RagpX) Places(n *Node, room []int64) {
 	for i, kind := range r.prices.on(n.Model) {
 		room[kind] += r.places(n)[i]
+	}
+}
+
+// Worth tells a placer with relative prices what a copy of each kind is worth when
+// scarce, in millionths: nodes over the copies that the empty cluster holds.
+func (r *RagpX) Worth(empty []Node) {
+	room := make([]int64, len(r.prices.worth))
+	for i := range empty {
+		for _, kind := range r.prices.on(empty[i].Model) {
+			room[kind] += copies(&empty[i], &r.prices.mix.Kinds[kind].Ask)
+		}
+	}
+	for kind := range room {
+		r.prices.unit[kind] = int64(len(empty)) * Micro / max(1, room[kind])
 	}
 }
 
@@ -84,7 +107,10 @@ func (r *RagpX) On(n *Node, a *Ask, devices []int) Score {
 	n.after(&r.next, a, s.Devices)
 	now := r.outlook(n)
 	s.losses = r.prices.losses(r.places(n), &r.next)
-	stranded := (now.stranded - r.futures.stranded(&r.next)) * 1000 / sequences
+	var stranded int64
+	if r.weights.Future != 0 {
+		stranded = (now.stranded - r.futures.stranded(&r.next)) * 1000 / sequences
+	}
 	shape := Term{TermCosine, r.weights.Cosine, 0}
 	if r.weights.Even != 0 {
 		shape = Term{TermEvenness, r.weights.Even, 4 * (now.uneven - unevenness(&r.next))}
@@ -119,7 +145,10 @@ type outlook struct {
 func (r *RagpX) outlook(n *Node) *outlook {
 	o := r.known(n)
 	if !o.judged {
-		o.judged, o.stranded, o.uneven = true, r.futures.stranded(n), unevenness(n)
+		o.judged, o.uneven = true, unevenness(n)
+		if r.weights.Future != 0 {
+			o.stranded = r.futures.stranded(n)
+		}
 	}
 	return o
 }

@@ -162,7 +162,7 @@ func TestStrandedByHand(t *testing.T) {
 func TestScarcityPrice(t *testing.T) {
 	pair := ask(0, 2, 1000)
 	mix := NewMix([]Ask{pair, pair, ask(0, 1, 500)}) // 4500 in all
-	p := newPrices(mix, 0)
+	p := newPrices(mix, 0, false)
 	nodes := []Node{node("a", 32000, 1000, 1000, 1000, 1000), node("b", 32000, 1000, 1000)}
 	at := mix.Find(&pair)
 	for _, c := range []struct{ expected, worth int64 }{
