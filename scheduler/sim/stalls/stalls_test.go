@@ -82,7 +82,7 @@ func TestMemorySpillsByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ch := &chances{jobs: []job{{node: -1, work: 1e9, grows: 300}, {node: -1, work: 1e9, grows: 300}}, rebuilds: make([][]rebuild, 1), past: []forecast{{seen: enough, peak: 1.5}}}
+	ch := &chances{jobs: []job{{node: -1, work: 1e9, grows: 300}, {node: -1, work: 1e9, grows: 300}}, rebuilds: make([][]rebuild, 1), past: []forecast{{memory: placing.Class{Seen: placing.EnoughSeen, Mean: 1_500_000}}}}
 	if w = newWorld(sc, &p, ch); !w.start(0) || w.start(1) {
 		t.Error("a class that grows to 1.5 times has place for one job on a GPU")
 	}

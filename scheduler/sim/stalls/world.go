@@ -10,39 +10,27 @@ import (
 )
 
 const (
-	stepS    = 10.0 // s between two looks: telemetry comes so often
-	bufferK  = 1.0  // standard deviations held back
-	enough   = 5    // ended jobs of a class before its history counts
-	classAge = 0.1  // weight of the newest ended job in its class's history
+	stepS   = 10.0 // s between two looks: telemetry comes so often
+	bufferK = 1.0  // standard deviations held back
 )
 
-// forecast is what ended jobs of a class have shown.
+// forecast is what ended jobs of a class have shown, by the dispatcher's own rules.
 type forecast struct {
-	seen  int
-	peak  float64 // moving mean of peak ÷ declared memory
-	vary  float64 // its variance
-	swing float64 // moving mean of the variance of demand for data around its mean
-
+	memory placing.Class // peak of memory, in parts of what was declared
+	flow   placing.Class // variance of the demand for data around its mean
 }
 
 func (f *forecast) learn(peak, swing float64) {
-	if f.seen++; f.seen == 1 {
-		f.peak, f.swing = peak, swing
-		return
-	}
-	off := peak - f.peak
-	f.peak += classAge * off
-	f.vary = (1 - classAge) * (f.vary + classAge*off*off)
-	f.swing += classAge * (swing - f.swing)
+	f.memory, f.flow = f.memory.Learn(int64(peak*placing.Micro)), f.flow.Learn(int64(swing*placing.Micro))
 }
 
 // known gives mean and variance of the peak and the variance of the demand for data;
 // what was declared as long as too few jobs have ended.
 func (f *forecast) known() (peak, vary, swing float64) {
-	if f.seen < enough {
+	if !f.memory.Known() {
 		return 1, 0, 0
 	}
-	return f.peak, f.vary, f.swing
+	return part(f.memory.Mean), part(f.memory.Var), part(f.flow.Mean)
 }
 
 // fleetNode is a node in the run.
