@@ -20,9 +20,9 @@ type ClassKey struct {
 	GPUMilli int64 // of each
 }
 
-// classOf is the class of a job.
-func classOf(j *scheduler.Job) ClassKey {
-	return ClassKey{j.Pool, j.Project, j.Shape.GPUs, cmp.Or(j.Shape.GPUMilli, placing.WholeGPU)}
+// ClassOf is the class of a job.
+func ClassOf(pool ledger.PoolID, project ledger.GroupID, sh *scheduler.Shape) ClassKey {
+	return ClassKey{pool, project, sh.GPUs, cmp.Or(sh.GPUMilli, placing.WholeGPU)}
 }
 
 const (
@@ -192,7 +192,7 @@ func (c *classesKept) refresh(batch *pgx.Batch) {
 // devices' memory open takes it all. hbm is the largest device of the job's pool.
 func (c *classesKept) expect(j scheduler.Job, hbm int64) scheduler.Job {
 	sh := &j.Shape
-	k := classOf(&j)
+	k := ClassOf(j.Pool, j.Project, sh)
 	declared := sh.HBMMiB
 	if declared == 0 && k.GPUMilli < placing.WholeGPU {
 		declared = hbm * k.GPUMilli / placing.WholeGPU

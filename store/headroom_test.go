@@ -31,7 +31,7 @@ func TestHeadroomOfADevice(t *testing.T) {
 		}
 		return d.Headroom[0]
 	}
-	if h := held(); h != (Headroom{Jobs: 1, Declared: 40_960, Reserved: 40_960}) {
+	if h := held(); h != (Headroom{Jobs: 1, Used: 80_000, Declared: 40_960, Reserved: 40_960}) {
 		t.Errorf("before any reading %+v", h)
 	}
 	for range 20 {
@@ -54,7 +54,7 @@ func TestHeadroomOfADevice(t *testing.T) {
 	k.submit(t, "a", 1, 1, anHour, part)
 	k.cycle(t)
 	k.claimAll(t)
-	if h := held(); h != (Headroom{Jobs: 2, Declared: 81_920, Reserved: 81_920}) {
+	if h := held(); h != (Headroom{Jobs: 2, Used: 10_240, Declared: 81_920, Reserved: 81_920}) {
 		t.Errorf("a second job came: %+v", h)
 	}
 }

@@ -9,8 +9,9 @@ import (
 
 // RaiseReserves sets aside more memory for running jobs on parts of devices where more
 // is expected of a device within five minutes than is set aside for them together:
-// each gets its portion of it. Nothing is taken back before a job ends. It gives how
-// many jobs' parts were raised.
+// each gets its portion of it. A device of which less than half of that is in use is
+// not looked at, and nothing is taken back before a job ends. It gives how many jobs'
+// parts were raised.
 func (l *Leader) RaiseReserves(ctx context.Context) (int64, error) {
 	var raised int64
 	err := l.inLeaderTx(ctx, "raise reserves", func(tx *Tx) error {
@@ -19,8 +20,16 @@ func (l *Leader) RaiseReserves(ctx context.Context) (int64, error) {
 		if err := tx.QueryRow(ctx, `select coalesce(array_agg(distinct node_id), '{}') from placements where not ended and gpu_milli < 1000`).Scan(&nodes); err != nil || len(nodes) == 0 {
 			return err
 		}
-		kept, err := headrooms(ctx, tx, nodes)
+		kept, since, err := reserved(ctx, tx, nodes)
 		if err != nil {
+			return err
+		}
+		for k, h := range kept {
+			if 2*h.Used < h.Reserved {
+				delete(since, k)
+			}
+		}
+		if err := addForecasts(ctx, tx, kept, since); err != nil {
 			return err
 		}
 		var on []ledger.NodeID

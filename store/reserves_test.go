@@ -58,9 +58,7 @@ func TestReservesGrowWithWhatIsExpected(t *testing.T) {
 	if got := held(whole); got != 0 {
 		t.Errorf("%d set aside for a whole device's job", got)
 	}
-	for range 40 { // two hours later it is no surprise any more
-		use(40_000)
-	}
+	use(20_000) // such a fall is a surprise too, but no reason to set aside more
 	raise(0)
 	if held(big) != a || held(small) != b {
 		t.Error("something was taken back")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"tranche/scheduler/placing"
 	"tranche/store"
 	"tranche/web/api"
 	"tranche/web/view"
@@ -144,4 +145,25 @@ func wireHeadroom(d *store.NodeDetail) []api.DeviceMemory {
 		out = append(out, m)
 	}
 	return out
+}
+
+// memoryFacts say what ended jobs of a job's kind used of the GPU memory they declared,
+// and what follows from it.
+func memoryFacts(d *store.JobDetail, c placing.Class) []view.Fact {
+	if c.Seen == 0 || d.Shape.GPUs == 0 {
+		return nil
+	}
+	text := "the peak of " + counted(int(c.Seen), "job", "jobs") + " of its kind was " + percentWhole(c.Mean) + " of the memory declared"
+	if d := percentWhole(c.Deviation()); c.Seen > 1 {
+		text += ", give or take " + d
+	}
+	switch {
+	case !c.Known():
+		text += "; once " + strconv.FormatInt(placing.EnoughSeen, 10) + " have ended, so much is set aside instead of what is declared"
+	case d.Shape.HBMMiB == 0 && d.Shape.GPUMilli >= placing.WholeGPU:
+		text += "; whole GPUs are set aside with all their memory"
+	default:
+		text += "; so much is set aside for it"
+	}
+	return []view.Fact{{Name: "GPU memory", Value: text, Term: "headroom", ID: "job-memory"}}
 }

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"tranche/scheduler"
+	"tranche/scheduler/placing"
+	"tranche/store"
 	"tranche/web/api"
 	"tranche/web/view"
 )
@@ -60,5 +63,31 @@ func TestANodeSaysWhatItKeeps(t *testing.T) {
 	other := f.as("researcher here").open(view.NodeURL(f.nodes[1]))
 	if other.all("storage-health") != nil {
 		t.Error("a node without a hook speaks of its storage")
+	}
+}
+
+// What jobs of a kind used is said on the job's page, with what follows from it.
+func TestWhatAKindOfJobUsedInWords(t *testing.T) {
+	part, whole := &store.JobDetail{}, &store.JobDetail{}
+	part.Shape = scheduler.Shape{GPUs: 1, GPUMilli: 500}
+	whole.Shape = scheduler.Shape{GPUs: 2, GPUMilli: 1000}
+	for _, c := range []struct {
+		job  *store.JobDetail
+		seen int64
+		want string
+	}{
+		{part, 0, ""},
+		{part, 1, "the peak of 1 job of its kind was 62 % of the memory declared; once 5 have ended, so much is set aside instead of what is declared"},
+		{part, 7, "the peak of 7 jobs of its kind was 62 % of the memory declared, give or take 10 %; so much is set aside for it"},
+		{whole, 7, "the peak of 7 jobs of its kind was 62 % of the memory declared, give or take 10 %; whole GPUs are set aside with all their memory"},
+		{&store.JobDetail{}, 7, ""},
+	} {
+		got := ""
+		for _, f := range memoryFacts(c.job, placing.Class{Seen: c.seen, Mean: 620_000, Var: 10_000}) {
+			got += f.Value
+		}
+		if got != c.want {
+			t.Errorf("%d seen: %q, want %q", c.seen, got, c.want)
+		}
 	}
 }

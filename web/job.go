@@ -36,9 +36,13 @@ func (s *server) jobPage(r *http.Request, forms jobForms) (templ.Component, erro
 	if err != nil {
 		return nil, err
 	}
+	class, err := s.store.Class(r.Context(), store.ClassOf(d.Pool, d.Project, &d.Shape))
+	if err != nil {
+		return nil, err
+	}
 	m := view.Job{
 		ID: d.ID, Name: jobName(&d.JobLine), Owner: d.Owner, ProjectID: d.Project, Project: d.Title, PoolID: d.Pool, Pool: d.PoolName,
-		State: d.State, Bar: s.contractBar(&d), Why: s.why(&d), Contract: append(contractFacts(&d), s.idleFacts(&d)...), Workload: workloadFacts(d.Private), Attempts: s.attemptRows(&d),
+		State: d.State, Bar: s.contractBar(&d), Why: s.why(&d), Contract: slices.Concat(contractFacts(&d), memoryFacts(&d, class), s.idleFacts(&d)), Workload: workloadFacts(d.Private), Attempts: s.attemptRows(&d),
 		Charges: s.chargeRows(&d), Total: hours(d.Charged), MayCancel: d.May.Cancel, MayPause: d.May.Pause, MayResume: d.May.Resume, Key: uuid.NewString(),
 	}
 	m.StateText, _ = s.stateOf(&d.JobLine)

@@ -106,13 +106,20 @@ func note(n *store.NodeLine) string {
 	case n.Degraded != 0:
 		text = "its health checks say: " + cmp.Or(n.CheckBadWhy, "degraded")
 	}
+	if n.Storage.Degraded != 0 {
+		text = joinNotes(text, "storage degraded, counts with "+percentWhole(n.Storage.MeanPPM))
+	}
 	if n.Simulated {
-		if text != "" {
-			text += ", "
-		}
-		text += "simulated"
+		text = joinNotes(text, "simulated")
 	}
 	return text
+}
+
+func joinNotes(text, more string) string {
+	if text == "" {
+		return more
+	}
+	return text + ", " + more
 }
 
 func (s *server) nodeRow(n *store.NodeLine) view.NodeRow {

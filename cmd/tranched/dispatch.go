@@ -18,7 +18,7 @@ const (
 	lookEvery    = time.Second     // for silent nodes
 	idleEvery    = 5 * time.Second // for attempts that do not use what they hold
 	learnEvery   = 5 * time.Second // from attempts that have ended
-	raiseEvery   = 6               // of these: what is set aside for running jobs
+	raiseEvery   = 6               // of these, for what is set aside for running jobs
 	gaugeEvery   = 2 * time.Second // at most, however fast business time goes
 	failedPause  = time.Second     // after a cycle that could not be run
 )

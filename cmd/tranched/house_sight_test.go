@@ -15,6 +15,7 @@ var storeReads = map[string][]string{
 	"it names no group":                        {"Now", "Real", "Speed", "PolicyNow", "PolicyHistory", "Pools", "Offers", "PoolDevices", "PoolByName", "Pool", "PoolGauges", "NodeID", "Occupancy", "Periods", "PeriodAt", "Supplies", "Root", "SealHead"},
 	"its routes are for roles at the root":     {"Audit", "AuditVerbs", "PolicyPreview", "Verify"},
 	"the guard has looked at the group":        {"Group", "Ancestry", "Statement", "Movements", "Pots", "Splits", "MemberUse", "MemberShares", "IdleUse", "PoolUse"},
+	"the guard has looked at the job":          {"Class"},
 	"its groups come from a read function":     {"UsableBy", "StreamCharges"},
 	"people for who may give them roles":       {"Persons"},
 	"it is about the reader":                   {"SignIn", "Actor", "TokenActor", "PersonByID"},
