@@ -38,6 +38,8 @@ type judge struct {
 	ragpx  *placing.RagpX // nil with another placer
 	due    []int64        // copies of each kind expected, millionths
 	room   []int64        // places of each kind, for a cycle's prices
+	empty  []int64        // places of each kind when nobody is there
+	bare   map[bareKey][]int64
 	asks   map[askKey]int32
 	asked  []placing.Ask
 	states map[string]int32
@@ -167,15 +169,15 @@ func (pi *poolIndex) gpus() int {
 }
 
 func newJudge(by judgedBy, mix *Mix) *judge {
-	j := &judge{by: by, asks: map[askKey]int32{}, states: map[string]int32{}, scores: map[scoreKey]*scored{}}
+	j := &judge{by: by, asks: map[askKey]int32{}, states: map[string]int32{}, scores: map[scoreKey]*scored{}, bare: map[bareKey][]int64{}}
 	if by.placer == PlacerRagpIO {
 		j.placer = placing.RagpIO()
 		return j
 	}
 	known, counts := mix.with(&by)
-	j.ragpx = placing.NewRagpX(known, placing.Saturating(), uint64(by.seed))
+	j.ragpx = placing.NewRagpX(known, placing.Churning(), uint64(by.seed))
 	j.placer = j.ragpx
-	j.due, j.room = make([]int64, len(known.Kinds)), make([]int64, len(known.Kinds))
+	j.due, j.room, j.empty = make([]int64, len(known.Kinds)), make([]int64, len(known.Kinds)), make([]int64, len(known.Kinds))
 	for i := range known.Kinds {
 		j.due[i] = placing.Micro
 		if mix.SpanMs > 0 {
@@ -192,12 +194,40 @@ func (j *judge) price(rooms []room) {
 		return
 	}
 	clear(j.room)
+	clear(j.empty)
 	for i := range rooms {
-		if s := j.state(&rooms[i]); rooms[i].node.Health == Healthy {
+		s := j.state(&rooms[i])
+		for kind, places := range j.barePlaces(&rooms[i]) {
+			j.empty[kind] += places
+		}
+		if rooms[i].node.Health == Healthy {
 			j.ragpx.Places(&j.nodes[s-1], j.room)
 		}
 	}
+	j.ragpx.Worth(len(rooms), j.empty)
 	j.ragpx.Price(j.room, j.due)
+}
+
+// bareKey is what an empty node offers.
+type bareKey struct {
+	offer   amounts
+	hbm     int64
+	devices int
+}
+
+// barePlaces counts the places of each kind on a node with nobody on it. Nodes are of
+// few makes, so it is worked out once for each.
+func (j *judge) barePlaces(rm *room) []int64 {
+	k := bareKey{rm.offer, rm.node.HBMMiB, len(rm.slots)}
+	places, ok := j.bare[k]
+	if !ok {
+		none := room{node: rm.node, offer: rm.offer, dims: rm.dims, slots: make([]slot, len(rm.slots))} // no device of it dead
+		n := none.standIn()
+		places = make([]int64, len(j.empty))
+		j.ragpx.Places(&n, places)
+		j.bare[k] = places
+	}
+	return places
 }
 
 // state numbers what is left of a room once the ending have left it. Rooms of equal

@@ -36,9 +36,8 @@ func placeOf(d *store.JobDetail, last *store.AttemptLine) *view.WhyPlace {
 	}
 	cosine := len(j.Nodes[0].Terms) == 1
 	p.Sentence = "Of " + nodes + " with room it is where what is left stays most useful to the pool's usual jobs" + against(j) + "."
-	p.Unit = "GPUs"
 	if cosine {
-		p.Sentence, p.Unit = "Of "+nodes+" with room it is where what is left is most like what it asks for; 1 is wholly alike.", ""
+		p.Sentence = "Of " + nodes + " with room it is where what is left is most like what it asks for; 1 is wholly alike."
 		p.Terms = []string{"Alike"}
 	} else {
 		for _, t := range j.Nodes[0].Terms {
@@ -51,7 +50,7 @@ func placeOf(d *store.JobDetail, last *store.AttemptLine) *view.WhyPlace {
 	return p
 }
 
-// against compares the chosen with the next, in GPUs; "" when all were alike.
+// against compares the chosen with the next; "" when all were alike.
 func against(j *scheduler.Judged) string {
 	last, next := int64(0), int64(0)
 	for i := range j.Nodes {
@@ -64,13 +63,12 @@ func against(j *scheduler.Judged) string {
 	if next == 0 && last == 0 || next == last {
 		return ""
 	}
-	return ": it costs the others " + tenths(-last) + " GPUs' worth there, elsewhere at least " + tenths(-next)
+	return ": the cost to them is " + hundredths(-last) + " there, elsewhere at least " + hundredths(-next)
 }
 
-// tenths writes millionths with one decimal.
-func tenths(n int64) string {
-	text := micro((n + 50_000) / 100_000 * 100_000)
-	return strings.TrimSuffix(text, "00")
+// hundredths writes millionths with two decimals.
+func hundredths(n int64) string {
+	return strings.TrimSuffix(micro((n+5000)/10_000*10_000), "0")
 }
 
 // placeRow writes one node's score.

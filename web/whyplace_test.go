@@ -42,7 +42,7 @@ func TestAJobSaysWhyHere(t *testing.T) {
 		{scheduler.Judged{Fitting: 3}, "It is where there was room: 3 nodes, and it needed all of them.", nil},
 		{
 			scheduler.Judged{Fitting: 2, Nodes: []scheduler.JudgedNode{row(s.nodes[0], true, 250_000, 500_000), row(s.nodes[1], false, 1_250_000, 900_000)}},
-			"Of 2 nodes with room it is where what is left stays most useful to the pool's usual jobs: it costs the others 0.3 GPUs' worth there, elsewhere at least 1.3.",
+			"Of 2 nodes with room it is where what is left stays most useful to the pool's usual jobs: the cost to them is 0.28 there, elsewhere at least 1.30.",
 			[]string{"0.250 0.000 0.000 0.025 0.275", "1.250 0.000 0.000 0.045 1.295"},
 		},
 		{

@@ -70,16 +70,11 @@ func (r *RagpX) Places(n *Node, room []int64) {
 }
 
 // Worth tells a placer with relative prices what a copy of each kind is worth when
-// scarce, in millionths: nodes over the copies that the empty cluster holds.
-func (r *RagpX) Worth(empty []Node) {
-	room := make([]int64, len(r.prices.worth))
-	for i := range empty {
-		for _, kind := range r.prices.on(empty[i].Model) {
-			room[kind] += copies(&empty[i], &r.prices.mix.Kinds[kind].Ask)
-		}
-	}
-	for kind := range room {
-		r.prices.unit[kind] = int64(len(empty)) * Micro / max(1, room[kind])
+// scarce: so many nodes over the copies that fit on them when they are empty (see
+// Places). It holds from the next Price on.
+func (r *RagpX) Worth(nodes int, empty []int64) {
+	for kind := range empty {
+		r.prices.unit[kind] = int64(nodes) * Micro / max(1, empty[kind])
 	}
 }
 

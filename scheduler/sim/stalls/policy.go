@@ -70,14 +70,16 @@ func newPriced(w *world, calm placing.Weights, busy *placing.Weights) *priced {
 	if busy != nil {
 		p.busy = placing.NewRagpX(w.mix, *busy, futuresSeed)
 	}
-	empty := make([]placing.Node, len(w.nodes))
-	for n := range empty {
-		empty[n] = w.nodes[n].base
-	}
 	for _, r := range []*placing.RagpX{p.calm, p.busy} {
-		if r != nil {
-			r.Worth(empty)
+		if r == nil {
+			continue
 		}
+		empty := make([]int64, len(w.mix.Kinds))
+		for n := range w.nodes {
+			node := w.nodes[n].base
+			r.Places(&node, empty)
+		}
+		r.Worth(len(w.nodes), empty)
 	}
 	p.due, p.room = make([]int64, len(w.mix.Kinds)), make([]int64, len(w.mix.Kinds))
 	for i := range w.mix.Kinds {
