@@ -43,6 +43,9 @@ func (n *Node) amounts() amounts {
 // wide says whether anything but CPU and memory is asked for.
 func (a *amounts) wide() bool { return a[ofNet]|a[ofSto]|a[ofIOC] != 0 }
 
+// wide says whether a shape asks for more than CPU and memory.
+func (s *Shape) wide() bool { return s.NetMbps|s.StoMbps|s.IOCMilli != 0 }
+
 func (a *amounts) add(b *amounts, sign int64) {
 	for k := range a {
 		a[k] += sign * b[k]

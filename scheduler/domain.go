@@ -264,6 +264,12 @@ func (r remains) holds(sh *Shape) bool {
 	if r.devices < sh.GPUs || sh.GPUs > 0 && sh.HBMMiB > r.hbm {
 		return false
 	}
+	if r.offer[ofCPU]-r.used[ofCPU] < sh.CPUMilli || r.offer[ofRAM]-r.used[ofRAM] < sh.RAMMiB {
+		return false
+	}
+	if !sh.wide() {
+		return true
+	}
 	used, want := r.used, sh.amounts()
 	used.add(&want, 1)
 	return r.offer.short(&used) == FitsOK

@@ -38,6 +38,11 @@ func (rm *room) restFits(a *ask, g *gain) bool {
 	if a.shape.GPUs > 0 && a.shape.HBMMiB > rm.node.HBMMiB {
 		return false
 	}
+	if rm.dims == narrow && !a.shape.wide() {
+		cpu, ram := &rm.rest[ofCPU], &rm.rest[ofRAM]
+		return cpu.settled+cpu.nominated-g.rest[ofCPU]+a.shape.CPUMilli <= rm.offer[ofCPU] &&
+			ram.settled+ram.nominated-g.rest[ofRAM]+a.shape.RAMMiB <= rm.offer[ofRAM]
+	}
 	used := a.shape.amounts()
 	for k := range rm.dims {
 		used[k] += rm.rest[k].settled + rm.rest[k].nominated - g.rest[k]
@@ -120,8 +125,14 @@ func (y *tally) count(rm *room, l *Live, sign int64) {
 }
 
 func (y *tally) countPart(rm *room, p *Placed, sign int64) {
-	rest, part := p.amounts(), rm.node.pieceOf(p.GPUMilli, p.HBMMiB, p.HBMVar)
-	y.rest.add(&rest, sign)
+	part := rm.node.pieceOf(p.GPUMilli, p.HBMMiB, p.HBMVar)
+	if rm.dims == narrow {
+		y.rest[ofCPU] += sign * p.CPUMilli
+		y.rest[ofRAM] += sign * p.RAMMiB
+	} else {
+		rest := p.amounts()
+		y.rest.add(&rest, sign)
+	}
 	for _, d := range p.Devices {
 		k := rm.slotIndex(d)
 		if k < 0 || rm.slots[k].dead {

@@ -334,10 +334,30 @@ func (rm *room) fitRoom(a *ask) (string, leftover) {
 	if devices < sh.GPUs {
 		return lacks, leftover{}
 	}
-	want := sh.amounts()
-	return rm.admitsRest(&want, a.nominated), leftover{
+	return rm.shapeFits(sh, a.nominated), leftover{
 		devices - sh.GPUs, rm.node.CPUMilli - rm.rest[ofCPU].now() - sh.CPUMilli, rm.node.RAMMiB - rm.rest[ofRAM].now() - sh.RAMMiB,
 	}
+}
+
+// shapeFits is admitsRest for a rank of a shape. Most rooms and shapes know only CPU
+// and memory, and are looked at often.
+func (rm *room) shapeFits(sh *Shape, nominated bool) string {
+	if rm.dims > narrow || sh.wide() {
+		want := sh.amounts()
+		return rm.admitsRest(&want, nominated)
+	}
+	cpu, ram := &rm.rest[ofCPU], &rm.rest[ofRAM]
+	usedCPU, usedRAM := cpu.settled+cpu.nominated, ram.settled+ram.nominated
+	if !nominated {
+		usedCPU, usedRAM = cpu.now(), ram.now()
+	}
+	switch {
+	case usedCPU+sh.CPUMilli > rm.offer[ofCPU]:
+		return FitsCPU
+	case usedRAM+sh.RAMMiB > rm.offer[ofRAM]:
+		return FitsRAM
+	}
+	return FitsOK
 }
 
 // onlyMemoryLacks says whether some device has the compute that a part of one

@@ -246,7 +246,8 @@ func (pc *poolCycle) couldHold(e *entry) bool {
 		pc.memo.never[e.shape] = -1
 		sh, nodes := &e.job.Shape, int64(0)
 		for i := range pc.rooms {
-			if n := pc.rooms[i].node; n.Offers(int64(len(n.Devices)), sh) {
+			rm := &pc.rooms[i]
+			if (remains{devices: int64(len(rm.slots)), hbm: rm.node.HBMMiB, offer: rm.offer}).holds(sh) {
 				nodes++
 			}
 		}

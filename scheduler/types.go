@@ -59,7 +59,7 @@ func DefaultPolicy() Policy {
 		MarginPPM: 50_000, GraceMs: minute, GraceCapMs: 10 * minute, UnfundedGraceMs: 15_000,
 		MaxRuntimeMs: 7 * 24 * 60 * minute, HoldStepMs: 15 * minute, DebugMinMs: 15 * minute, DebugGPUs: 2,
 		HeadsPerProject: 32, PastProtectionPPM: 1_000_000, EvictPerMinute: 600, EvictBurst: 600,
-		Placer: PlacerRagpX, PlacerSeed: 1, MaxSteps: 500_000, MaxStarts: 1000, FreezePPM: 200_000, FreezeNodes: 3,
+		Placer: PlacerRagpX, PlacerSeed: 1, MaxSteps: 400_000, MaxStarts: 1000, FreezePPM: 200_000, FreezeNodes: 3,
 		CheckBad: 3, CheckGood: 5, CheckDwellMs: 5 * minute, AutoDrainPPM: 100_000,
 		ReservedStarts: true, LargeMinPPM: 250_000, HolderEvicts: true,
 		IdleAfterMs: 30 * minute, IdleBelowPPM: 50_000, Visibility: "open",
