@@ -11,6 +11,7 @@ import (
 // wait for data.
 type Gauge struct {
 	Pool ledger.PoolID
+	Name string // of the pool
 	placing.Indices
 	FreeMilli  int64 // free GPUs of healthy nodes, 1/1000
 	UnfitMilli int64 // of these, what no job of the mix can take where it is
@@ -33,6 +34,7 @@ type Reading struct{ NetMbps, StoMbps int64 }
 // It shares nothing with the snapshot.
 type PoolStand struct {
 	pool  ledger.PoolID
+	name  string
 	mix   int64
 	kinds placing.Mix
 	nodes []placing.Node
@@ -52,7 +54,7 @@ type feed struct {
 func (s *Snapshot) Stands() []PoolStand {
 	var out []PoolStand
 	for _, pi := range s.index().pools {
-		st := PoolStand{pool: pi.pool.ID}
+		st := PoolStand{pool: pi.pool.ID, name: pi.pool.Name}
 		for i := range pi.rooms {
 			if rm := &pi.rooms[i]; rm.node.Health == Healthy {
 				st.ids = append(st.ids, rm.node.ID)
@@ -112,7 +114,7 @@ func (rm *room) feed() feed {
 
 // Gauge works it out. readings are what nodes measured lately. Cost: O(nodes × kinds).
 func (st *PoolStand) Gauge(readings map[ledger.NodeID]Reading) Gauge {
-	g := Gauge{Pool: st.pool, Mix: st.mix, Indices: placing.Measure(st.nodes, st.kinds)}
+	g := Gauge{Pool: st.pool, Name: st.name, Mix: st.mix, Indices: placing.Measure(st.nodes, st.kinds)}
 	for i := range st.nodes {
 		n := &st.nodes[i]
 		for d := range n.Devices {

@@ -21,32 +21,28 @@ func GaugeSlot(at ledger.Instant) ledger.Instant {
 
 // KeepGauges works out how much of what pools have free is of little use, and how
 // long their GPUs wait for data, and keeps it as the row of an instant's five minutes.
-// A row that is there already stays. It gives how many rows it wrote.
-func (l *Leader) KeepGauges(ctx context.Context, at ledger.Instant, stands []scheduler.PoolStand) (int64, error) {
+// A row that is there already stays. It gives what it worked out.
+func (l *Leader) KeepGauges(ctx context.Context, at ledger.Instant, stands []scheduler.PoolStand) ([]scheduler.Gauge, error) {
 	readings, err := l.store.readings(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	gauges := make([]scheduler.Gauge, len(stands))
 	for i := range stands {
 		gauges[i] = stands[i].Gauge(readings)
 	}
-	var kept int64
-	err = l.inLeaderTx(ctx, "keep gauges", func(tx *Tx) error {
-		kept = 0
+	return gauges, l.inLeaderTx(ctx, "keep gauges", func(tx *Tx) error {
 		for i := range gauges {
 			g := &gauges[i]
-			tag, err := tx.Exec(ctx, `insert into pool_indices (pool_id, at, gpus, unfit, fit_ppm, shape_ppm, raw_ppm, gpu_ppm, stall_ppm, measured, nodes, mix)
+			_, err := tx.Exec(ctx, `insert into pool_indices (pool_id, at, gpus, unfit, fit_ppm, shape_ppm, raw_ppm, gpu_ppm, stall_ppm, measured, nodes, mix)
 				values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) on conflict do nothing`,
 				g.Pool, GaugeSlot(at), g.FreeMilli, g.UnfitMilli, g.Fit, g.Shape, g.Raw, g.GPU, g.StallPPM, g.Measured, g.Nodes, g.Mix)
 			if err != nil {
 				return fmt.Errorf("gauge of pool %d: %w", g.Pool, err)
 			}
-			kept += tag.RowsAffected()
 		}
 		return nil
 	})
-	return kept, err
 }
 
 // readings is what nodes that were heard of in the last minute say moves through them.

@@ -125,16 +125,19 @@ type gaugeWork struct {
 // keepGauges works the pools' gauges out beside the cycles, until ctx or the
 // leadership ends.
 func (s *site) keepGauges(ctx context.Context, leader *store.Leader, work <-chan gaugeWork) error {
+	defer s.metrics.indices.Reset() // they are the leader's to tell
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case w := <-work:
-			if _, err := leader.KeepGauges(ctx, w.at, w.stands); errors.Is(err, store.ErrFenced) {
+			gauges, err := leader.KeepGauges(ctx, w.at, w.stands)
+			if errors.Is(err, store.ErrFenced) {
 				return err
 			} else if err != nil && ctx.Err() == nil {
 				s.log.Error("pools were not gauged", "cause", err)
 			}
+			s.metrics.observeGauges(gauges)
 		}
 	}
 }

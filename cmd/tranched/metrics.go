@@ -24,6 +24,7 @@ type metrics struct {
 	evicted  prometheus.Counter
 	waiting  prometheus.Gauge
 	leading  prometheus.Gauge
+	indices  *prometheus.GaugeVec
 
 	unrecorded  prometheus.Counter
 	recordBytes prometheus.Counter
@@ -46,12 +47,13 @@ func newMetrics() *metrics {
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_evictions_total", Help: "Attempts told to make room by this server."}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tranche_waiting_jobs", Help: "Jobs that the last cycle looked at and left waiting."}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tranche_leader", Help: "1 while this server dispatches."}),
+		indices: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tranche_pool_index", Help: "F_fit, F_gpu, F_shape, F_raw and stall of a pool, 0 to 1, as the leader last worked them out."}, []string{"pool", "index"}),
 
 		unrecorded:  prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_cycles_unrecorded_total", Help: "Cycles that replays will miss."}),
 		recordBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_cycle_record_bytes_total", Help: "Bytes of cycle records written."}),
 	}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.seconds, m.cycles, m.cycle, m.starts, m.evicted, m.waiting, m.leading, m.unrecorded, m.recordBytes)
+		m.requests, m.seconds, m.cycles, m.cycle, m.starts, m.evicted, m.waiting, m.leading, m.indices, m.unrecorded, m.recordBytes)
 	return m
 }
 
@@ -108,4 +110,14 @@ func (m *metrics) observeReport(r scheduler.Report) {
 	m.starts.Add(float64(r.Applied.Started + r.Applied.Nominated))
 	m.evicted.Add(float64(r.Applied.Evicted))
 	m.waiting.Set(float64(len(r.Plan.Reasons)))
+}
+
+// observeGauges tells the pools' indices.
+func (m *metrics) observeGauges(gauges []scheduler.Gauge) {
+	for i := range gauges {
+		g := &gauges[i]
+		for name, ppm := range map[string]int64{"f_fit": g.Fit, "f_gpu": g.GPU, "f_shape": g.Shape, "f_raw": g.Raw, "stall": g.StallPPM} {
+			m.indices.WithLabelValues(g.Name, name).Set(float64(ppm) / 1_000_000)
+		}
+	}
 }

@@ -43,7 +43,7 @@ func (c *LineChart) top() int64 {
 func (c *LineChart) spans() (out [][][2]int64) {
 	top := c.top()
 	for i, p := range c.Points {
-		at := [2]int64{scale(int64(p.At-c.From), int64(c.To-c.From)), 1000 - scale(p.PPM, top)/10}
+		at := [2]int64{scale(int64(p.At-c.From), int64(c.To-c.From)), 1000 - scale(p.PPM, top)*94/1000} // a little room above, so that the line is seen at the top
 		if i == 0 || p.At.MillisSince(c.Points[i-1].At) > c.GapMs {
 			out = append(out, nil)
 		}

@@ -14,7 +14,7 @@ func TestLineChart(t *testing.T) {
 		t.Errorf("empty: %q, %q", c.line(), c.text())
 	}
 	c.Points = []ChartPoint{{from, 40_000}, {from.Add(600_000), 100_000}, {from.Add(12 * 3_600_000), 0}}
-	if got := c.line(); got != "M0 600L69 0M5000 1000h1" {
+	if got := c.line(); got != "M0 624L69 60M5000 1000h1" {
 		t.Errorf("line %q", got)
 	}
 	if got := c.area(); strings.Count(got, "M") != 1 || !strings.HasSuffix(got, "V1000z") {
