@@ -15,6 +15,7 @@ type simCommand struct {
 	Packing simPackingCommand `cmd:"" help:"Compare how much GPU placement policies get out of a public trace."`
 
 	Placement simPlacementCommand `cmd:"" help:"Compare what placement policies lose to stalls, leave unusable and let wait."`
+	HBM       simHBMCommand       `cmd:"" name:"hbm" help:"Measure forecasts of GPU memory on a public trace."`
 }
 
 type simRunCommand struct {

@@ -60,6 +60,9 @@ func (r Running) Step(used int64) Running {
 
 // Next is what is expected at most in the next five minutes: the moving mean and two
 // standard deviations, never less than now.
-func (r Running) Next(now int64) int64 {
-	return max(now, r.mean/1000+2*root(r.vary))
+func (r Running) Next(now int64) int64 { return r.Ahead(now, 2) }
+
+// Ahead is Next with so many standard deviations.
+func (r Running) Ahead(now, deviations int64) int64 {
+	return max(now, r.mean/1000+deviations*root(r.vary))
 }
