@@ -15,16 +15,18 @@ import (
 	"strconv"
 	"strings"
 
+	"tranche/scheduler/placing"
 	"tranche/scheduler/sim/packing"
 )
 
 type simPackingCommand struct {
-	Trace     string   `required:"" type:"existingdir" help:"Folder of the trace, with nodes/, pods/ and published/."`
-	Lists     []string `default:"default" help:"Job lists, e.g. default,multigpu50; all stands for those with published results."`
-	Seeds     int      `default:"10" help:"Runs per list and policy."`
-	FirstSeed uint64   `default:"42" help:"Seed of the first run; the others follow. The published runs have 42 to 51."`
-	Policies  []string `help:"Policies to compare; without it all."`
-	Workers   int      `help:"Runs at once; without it as many as there are processors."`
+	Trace     string    `required:"" type:"existingdir" help:"Folder of the trace, with nodes/, pods/ and published/."`
+	Lists     []string  `default:"default" help:"Job lists, e.g. default,multigpu50; all stands for those with published results."`
+	Seeds     int       `default:"10" help:"Runs per list and policy."`
+	FirstSeed uint64    `default:"42" help:"Seed of the first run; the others follow. The published runs have 42 to 51."`
+	Policies  []string  `help:"Policies to compare; without it all."`
+	Storage   []float64 `help:"Loads of a synthetic storage, each a comparison of its own: jobs of the list ask for so much of it." placeholder:"0.76,0.85"`
+	Workers   int       `help:"Runs at once; without it as many as there are processors."`
 }
 
 // Help adds examples.
@@ -39,6 +41,7 @@ Policies: ` + strings.Join(packing.Names(), ", ") + `
 
 Examples:
   tranche sim packing --trace alibaba-gpu-2023 --seeds 3
+  tranche sim packing --trace alibaba-gpu-2023 --storage 0.76,0.85,0.91 --policies tranche,fgd,fgd_io
   tranche sim packing --trace alibaba-gpu-2023 --lists all --policies tranche,fgd --json`
 }
 
@@ -71,14 +74,22 @@ func (c *simPackingCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	var runs []packing.Options
+	var names []string
 	for _, list := range lists {
 		pods, err := readList(c.Trace, "pods/openb_pod_list_"+list, packing.ReadPods)
 		if err != nil {
 			return err
 		}
-		for _, p := range c.Policies {
-			for s := range c.Seeds {
-				runs = append(runs, packing.Options{Nodes: nodes, Pods: pods, Policy: p, Seed: c.FirstSeed + uint64(s)})
+		worlds, err := c.worlds(list, nodes, pods)
+		if err != nil {
+			return err
+		}
+		for _, w := range worlds {
+			names = append(names, w.name)
+			for _, p := range c.Policies {
+				for s := range c.Seeds {
+					runs = append(runs, packing.Options{Nodes: w.nodes, Pods: w.pods, Policy: p, Seed: c.FirstSeed + uint64(s)})
+				}
 			}
 		}
 	}
@@ -86,7 +97,33 @@ func (c *simPackingCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	return c.report(t, lists, results, published)
+	return c.report(t, names, results, published)
+}
+
+// packingWorld is a list with the cluster it comes to.
+type packingWorld struct {
+	name  string
+	nodes []placing.Node
+	pods  []packing.Pod
+}
+
+// worlds are a list as it is, or once for each load of a synthetic storage.
+func (c *simPackingCommand) worlds(list string, nodes []placing.Node, pods []packing.Pod) ([]packingWorld, error) {
+	if len(c.Storage) == 0 {
+		return []packingWorld{{list, nodes, pods}}, nil
+	}
+	var all []packingWorld
+	for _, load := range c.Storage {
+		if !(load > 0 && load <= 10) {
+			return nil, &usageError{"--storage takes loads above 0, such as 0.85"}
+		}
+		n, p, err := packing.WithStorage(nodes, pods, int64(load*1_000_000+0.5))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, packingWorld{fmt.Sprintf("%s, storage %.2f", list, load), n, p})
+	}
+	return all, nil
 }
 
 // readList opens a table that may be compressed and reads it.

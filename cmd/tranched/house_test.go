@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"web/api":               {"ledger"},
 	"web/view":              {"ledger", "scheduler", "static"},
 	"web/devidp":            {},
-	"cmd/tranche":           {"ledger", "scheduler", "scheduler/sim", "scheduler/sim/packing", "scheduler/sim/stalls", "scheduler/agent", "web/api"},
+	"cmd/tranche":           {"ledger", "scheduler", "scheduler/placing", "scheduler/sim", "scheduler/sim/packing", "scheduler/sim/stalls", "scheduler/agent", "web/api"},
 	"cmd/tranched":          {"ledger", "scheduler", "scheduler/sim", "scheduler/agent", "store", "store/embedpg", "migrations", "static", "web", "web/api", "web/devidp"},
 }
 

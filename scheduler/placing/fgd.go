@@ -20,6 +20,10 @@ type FGD struct {
 // mix: room for a typical job needs its memory, network and storage too.
 func NewFGDIn7(m Mix) *FGD { return &FGD{typical: m, all: true} }
 
+// NewFGDWithIO is FGD whose typical jobs need storage and the processors that move data
+// too.
+func NewFGDWithIO(m Mix) *FGD { return &FGD{typical: m.typical(95, Sto, IOC), all: true} }
+
 // NewFGD judges by the mix.
 func NewFGD(m Mix) *FGD { return &FGD{typical: m.typical(95)} }
 

@@ -81,11 +81,16 @@ func (m *Mix) gpu() int64 {
 }
 
 // typical is the mix of the most frequent kinds that together make up the given
-// percentage, when memory and the other dimensions beside CPU and GPU are ignored.
-func (m *Mix) typical(percent int64) Mix {
+// percentage, when memory and the other dimensions beside CPU, GPU and those named are
+// ignored.
+func (m *Mix) typical(percent int64, beside ...int) Mix {
 	var flat []Kind
 	for _, k := range m.Kinds {
-		k.Demand = Vector{CPU: k.Demand[CPU], SM: k.Demand[SM]}
+		whole := k.Demand
+		k.Demand = Vector{CPU: whole[CPU], SM: whole[SM]}
+		for _, d := range beside {
+			k.Demand[d] = whole[d]
+		}
 		k.HBM = 0
 		flat = append(flat, k)
 	}

@@ -37,6 +37,8 @@ func policies() []policy {
 		{"ragp_io", false, func(start) placing.Placer { return placing.RagpIO() }},
 		{"ragp_5d", false, func(start) placing.Placer { return placing.Ragp5D() }},
 		{"fgd", false, func(s start) placing.Placer { return placing.NewFGD(s.mix) }},
+		{"fgd_io", false, func(s start) placing.Placer { return placing.NewFGDWithIO(s.mix) }},
+		{"bestfit_io", false, func(start) placing.Placer { return placing.Tightest{} }},
 		{"bestfit", false, func(s start) placing.Placer { return placing.BestFit{Largest: placing.LargestOf(s.nodes)} }},
 		{"gpupacking", false, func(start) placing.Placer { return placing.Packing{} }},
 		{"gpuclustering", false, func(start) placing.Placer { return placing.Clustering{} }},
