@@ -26,6 +26,7 @@ type simPackingCommand struct {
 	FirstSeed uint64    `default:"42" help:"Seed of the first run; the others follow. The published runs have 42 to 51."`
 	Policies  []string  `help:"Policies to compare; without it all."`
 	Storage   []float64 `help:"Loads of a synthetic storage, each a comparison of its own: jobs of the list ask for so much of it." placeholder:"0.76,0.85"`
+	SVG       string    `name:"svg" help:"File to draw the comparison into as well." placeholder:"FILE"`
 	Workers   int       `help:"Runs at once; without it as many as there are processors."`
 }
 
@@ -245,6 +246,11 @@ func (c *simPackingCommand) report(t *terminal, lists []string, results []packin
 		for _, p := range c.Policies {
 			answer[list][p] = meansOf(results[:c.Seeds])
 			results = results[c.Seeds:]
+		}
+	}
+	if c.SVG != "" {
+		if err := os.WriteFile(c.SVG, []byte(packingPicture(lists, answer, published, c.Seeds)), 0o644); err != nil {
+			return err
 		}
 	}
 	return t.print(answer, func(p *page) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ type simPlacementCommand struct {
 	Policies  []string `help:"Policies to compare; without it all."`
 	Cold      bool     `help:"Begin without the history of earlier jobs: what is declared counts until enough have ended."`
 	Noise     float64  `default:"-1" help:"Noise of telemetry, σ, instead of the scenarios'." placeholder:"0.3"`
+	SVG       string   `name:"svg" help:"File to draw the comparison into as well." placeholder:"FILE"`
 	Workers   int      `help:"Runs at once; without it as many as there are processors."`
 }
 
@@ -97,6 +99,11 @@ func (c *simPlacementCommand) Run(ctx context.Context, t *terminal) error {
 		line := placementLine{Scenario: runs[i].scenario.Name, Policy: runs[i].policy}
 		line.Result, line.SD = stalls.Summary(results[i : i+c.Seeds])
 		a.Results = append(a.Results, line)
+	}
+	if c.SVG != "" {
+		if err := os.WriteFile(c.SVG, []byte(placementPicture(a)), 0o644); err != nil {
+			return err
+		}
 	}
 	return t.print(a, func(p *page) { printPlacement(p, a.Results) })
 }
