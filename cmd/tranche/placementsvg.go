@@ -28,8 +28,8 @@ func placementPicture(a placementAnswer) string {
 	d.legend(60, 76, shades)
 	for i, m := range []struct {
 		title, format, each string
-		high, step    float64
-		value         func(placementLine) float64
+		high, step          float64
+		value               func(placementLine) float64
 	}{
 		{"GPU time lost to stalls, % (less is better)", "%.0f", "%.1f", 20, 5, func(l placementLine) float64 { return l.StallPct }},
 		{"F_fit: capacity that usual jobs cannot have because it lies apart (less is better)", "%.2f", "%.3f", 0.25, 0.05, func(l placementLine) float64 { return l.FFit }},
