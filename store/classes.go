@@ -27,7 +27,8 @@ func ClassOf(pool ledger.PoolID, project ledger.GroupID, sh *scheduler.Shape) Cl
 
 const (
 	learnAtOnce   = 100        // attempts that one step learns from
-	leastReadings = 3          // an attempt that was read less often says nothing
+	leastReadings = 3          // an attempt that was read less often says nothing of its memory
+	leastSpread   = 12         // nor of its storage demand
 	mostRatio     = 10_000_000 // of peak ÷ declared, millionths: more is a mistake in what was declared
 )
 
@@ -43,33 +44,53 @@ func (l *Leader) LearnPeaks(ctx context.Context) (int, error) {
 			return err
 		}
 		looked = len(ended)
-		learnt := map[ClassKey]placing.Class{} // leaders write classes, one after the other: their order does not matter
+		learnt := map[ClassKey]jobClass{} // leaders write classes, one after the other: their order does not matter
 		for i := range ended {
 			e := &ended[i]
 			if e.ratio, err = peakOf(ctx, tx, e.attempt); err != nil {
 				return fmt.Errorf("peak of attempt %d: %w", e.attempt, err)
 			}
-			if e.ratio < 0 {
+			if e.spread, err = spreadOf(ctx, tx, e.attempt); err != nil {
+				return fmt.Errorf("spread of attempt %d: %w", e.attempt, err)
+			}
+			if max(e.ratio, e.spread) < 0 {
 				continue
 			}
-			if _, ok := learnt[e.class]; !ok {
-				if learnt[e.class], err = lockClass(ctx, tx, e.class); err != nil {
+			c, ok := learnt[e.class]
+			if !ok {
+				if c, err = lockClass(ctx, tx, e.class); err != nil {
 					return err
 				}
 			}
-			learnt[e.class] = learnt[e.class].Learn(e.ratio)
+			learnt[e.class] = c.learn(e)
 		}
 		return keepPeaks(ctx, tx, ended, learnt)
 	})
 	return looked, err
 }
 
-// endedAttempt is one that a class may learn from; ratio is below 0 where its peak
-// was not measured.
+// endedAttempt is one that a class may learn from: its peak of GPU memory over what it
+// declared, and how far its storage demand swung. Below 0 is not measured.
 type endedAttempt struct {
-	attempt ledger.AttemptID
-	class   ClassKey
-	ratio   int64
+	attempt       ledger.AttemptID
+	class         ClassKey
+	ratio, spread int64
+}
+
+// jobClass is what is known of a class.
+type jobClass struct {
+	memory  placing.Class
+	storage placing.Spread
+}
+
+func (c jobClass) learn(e *endedAttempt) jobClass {
+	if e.ratio >= 0 {
+		c.memory = c.memory.Learn(e.ratio)
+	}
+	if e.spread >= 0 {
+		c.storage = c.storage.Learn(e.spread)
+	}
+	return c
 }
 
 func unlearnt(ctx context.Context, tx *Tx) ([]endedAttempt, error) {
@@ -123,15 +144,46 @@ func peakOf(ctx context.Context, tx *Tx, attempt ledger.AttemptID) (int64, error
 	return min(ratio, mostRatio), nil
 }
 
+// sqlSpread is how far what a node read and wrote swung while the attempt had it to
+// itself: only then is it the attempt's own.
+const sqlSpread = `with part as (
+		select p.attempt_id, p.node_id, p.claimed_at as first, coalesce(p.ended_at, a.ended_at) as last
+		from placements p join attempts a on a.id = p.attempt_id where p.attempt_id = $1 and p.claimed_at is not null),
+	beside as (
+		select p.node_id, p.claimed_at as first, coalesce(p.ended_at, 'infinity') as last
+		from part join placements p on p.node_id = part.node_id and p.attempt_id <> part.attempt_id and p.claimed_at <= part.last
+			and (not p.ended or p.ended and p.ended_at >= part.first)),
+	reading as (
+		select t.sto_mbps from part join node_telemetry t on t.node_id = part.node_id and t.at > part.first and t.at <= part.last and t.sto_mbps is not null
+		where not exists (select from beside b where b.node_id = part.node_id and b.first < t.at and t.at <= b.last))
+	select count(*), coalesce((var_pop(sto_mbps) * 1000000 / nullif(avg(sto_mbps) ^ 2, 0))::bigint, -1) from reading`
+
+// spreadOf gives variance over squared mean of an attempt's storage demand in
+// millionths; −1 when telemetry says too little.
+func spreadOf(ctx context.Context, tx *Tx, attempt ledger.AttemptID) (int64, error) {
+	var readings, spread int64
+	if err := tx.QueryRow(ctx, sqlSpread, attempt).Scan(&readings, &spread); err != nil {
+		return 0, err
+	}
+	if readings < leastSpread {
+		return -1, nil
+	}
+	return min(spread, mostRatio), nil
+}
+
 // lockClass reads a class for an update; a new one is made.
-func lockClass(ctx context.Context, tx *Tx, k ClassKey) (c placing.Class, err error) {
+func lockClass(ctx context.Context, tx *Tx, k ClassKey) (c jobClass, err error) {
 	err = tx.QueryRow(ctx, `insert into job_classes as c (pool_id, project_id, gpus, gpu_milli, seen, mean_ppm, var_ppm, at) values ($1, $2, $3, $4, 0, 0, 0, $5)
-		on conflict (pool_id, project_id, gpus, gpu_milli) do update set at = $5 returning seen, mean_ppm, var_ppm`,
-		k.Pool, k.Project, k.GPUs, k.GPUMilli, tx.Now).Scan(&c.Seen, &c.Mean, &c.Var)
+		on conflict (pool_id, project_id, gpus, gpu_milli) do update set at = $5 returning seen, mean_ppm, var_ppm, sto_seen, sto_var_ppm`,
+		k.Pool, k.Project, k.GPUs, k.GPUMilli, tx.Now).Scan(c.fields()...)
 	return c, err
 }
 
-func keepPeaks(ctx context.Context, tx *Tx, ended []endedAttempt, learnt map[ClassKey]placing.Class) error {
+func (c *jobClass) fields() []any {
+	return []any{&c.memory.Seen, &c.memory.Mean, &c.memory.Var, &c.storage.Seen, &c.storage.Var}
+}
+
+func keepPeaks(ctx context.Context, tx *Tx, ended []endedAttempt, learnt map[ClassKey]jobClass) error {
 	batch := &pgx.Batch{}
 	ids, ratios := make([]int64, len(ended)), make([]int64, len(ended))
 	for i := range ended {
@@ -139,8 +191,8 @@ func keepPeaks(ctx context.Context, tx *Tx, ended []endedAttempt, learnt map[Cla
 	}
 	batch.Queue(`update attempts a set hbm_peak_ppm = u.ratio from unnest($1::bigint[], $2::bigint[]) u (id, ratio) where a.id = u.id`, ids, ratios)
 	for k, c := range learnt {
-		batch.Queue(`update job_classes set seen = $5, mean_ppm = $6, var_ppm = $7 where pool_id = $1 and project_id = $2 and gpus = $3 and gpu_milli = $4`,
-			k.Pool, k.Project, k.GPUs, k.GPUMilli, c.Seen, c.Mean, c.Var)
+		batch.Queue(`update job_classes set seen = $5, mean_ppm = $6, var_ppm = $7, sto_seen = $8, sto_var_ppm = $9 where pool_id = $1 and project_id = $2 and gpus = $3 and gpu_milli = $4`,
+			k.Pool, k.Project, k.GPUs, k.GPUMilli, c.memory.Seen, c.memory.Mean, c.memory.Var, c.storage.Seen, c.storage.Var)
 	}
 	return tx.SendBatch(ctx, batch).Close()
 }
@@ -160,11 +212,11 @@ func (s *Store) Class(ctx context.Context, k ClassKey) (c placing.Class, err err
 // grows with every change.
 type classesKept struct {
 	seen, now int64
-	known     map[ClassKey]placing.Class
+	known     map[ClassKey]jobClass
 }
 
 func (c *classesKept) queue(batch *pgx.Batch) {
-	batch.Queue(`select coalesce(sum(seen), 0)::bigint from job_classes`).QueryRow(func(row pgx.Row) error { return row.Scan(&c.now) })
+	batch.Queue(`select coalesce(sum(seen + sto_seen), 0)::bigint from job_classes`).QueryRow(func(row pgx.Row) error { return row.Scan(&c.now) })
 }
 
 // refresh reads the classes when something was learnt.
@@ -172,12 +224,12 @@ func (c *classesKept) refresh(batch *pgx.Batch) {
 	if c.known != nil && c.now == c.seen {
 		return
 	}
-	known := map[ClassKey]placing.Class{}
-	batch.Queue(`select pool_id, project_id, gpus, gpu_milli, seen, mean_ppm, var_ppm from job_classes where seen >= $1`, placing.EnoughSeen).
+	known := map[ClassKey]jobClass{}
+	batch.Queue(`select pool_id, project_id, gpus, gpu_milli, seen, mean_ppm, var_ppm, sto_seen, sto_var_ppm from job_classes where greatest(seen, sto_seen) >= $1`, placing.EnoughSeen).
 		Query(func(rows pgx.Rows) error {
 			var k ClassKey
-			var v placing.Class
-			_, err := pgx.ForEachRow(rows, []any{&k.Pool, &k.Project, &k.GPUs, &k.GPUMilli, &v.Seen, &v.Mean, &v.Var}, func() error {
+			var v jobClass
+			_, err := pgx.ForEachRow(rows, append([]any{&k.Pool, &k.Project, &k.GPUs, &k.GPUMilli}, v.fields()...), func() error {
 				known[k] = v
 				return nil
 			})
@@ -188,35 +240,54 @@ func (c *classesKept) refresh(batch *pgx.Batch) {
 
 // expect gives a waiting job's memory per device as its kind uses it rather than as
 // it declares it: the mean, with the variance of which the dispatcher keeps one
-// standard deviation for all on a device together. A job that leaves its whole
-// devices' memory open takes it all. hbm is the largest device of the job's pool.
-func (c *classesKept) expect(j scheduler.Job, hbm int64) scheduler.Job {
+// standard deviation for all on a device together; and the variance of its storage
+// demand likewise. most is the largest of each among the pool's nodes: alone on a node
+// of that size, the job must fit.
+func (c *classesKept) expect(j scheduler.Job, most nodeSize) scheduler.Job {
 	sh := &j.Shape
 	k := ClassOf(j.Pool, j.Project, sh)
-	declared := sh.HBMMiB
-	if declared == 0 && k.GPUMilli < placing.WholeGPU {
-		declared = hbm * k.GPUMilli / placing.WholeGPU
-	}
 	known, ok := c.known[k]
-	if !ok || declared == 0 || sh.GPUs == 0 {
+	if !ok {
 		return j
 	}
+	if known.memory.Known() {
+		expectMemory(sh, known.memory, most.HBMMiB, k.GPUMilli)
+	}
+	if known.storage.Known() && sh.StoMbps > 0 {
+		swing := min(sh.StoMbps*percentUp(known.storage.Deviation())/100, max(0, most.StoMbps-sh.StoMbps))
+		sh.StoVar = swing * swing
+	}
+	return j
+}
+
+// expectMemory sets a shape's memory. Whole devices whose memory is left open are
+// taken with all of it.
+func expectMemory(sh *scheduler.Shape, c placing.Class, hbm, milli int64) {
+	declared := sh.HBMMiB
+	if declared == 0 && milli < placing.WholeGPU {
+		declared = hbm * milli / placing.WholeGPU
+	}
+	if declared == 0 || sh.GPUs == 0 {
+		return
+	}
 	// In whole percent, so that shapes which hardly differ are the same.
-	mean, swing := declared*percentUp(known.Mean)/100, declared*percentUp(known.Deviation())/100
+	mean, swing := declared*percentUp(c.Mean)/100, declared*percentUp(c.Deviation())/100
 	if sh.HBMMiB, sh.HBMVar = max(1, mean), swing*swing; mean+swing > hbm {
 		sh.HBMMiB, sh.HBMVar = max(hbm, 1), 0 // it is alone on its devices, and has all of them
 	}
-	return j
 }
 
 // percentUp is a part in millionths in percent, rounded up.
 func percentUp(ppm int64) int64 { return (ppm + 9_999) / 10_000 }
 
-// largestHBM is the memory of each pool's largest device.
-func largestHBM(nodes []scheduler.Node) map[ledger.PoolID]int64 {
-	out := map[ledger.PoolID]int64{}
+// largest are the largest sizes among each pool's nodes.
+func largest(nodes []scheduler.Node) map[ledger.PoolID]nodeSize {
+	out := map[ledger.PoolID]nodeSize{}
 	for i := range nodes {
-		out[nodes[i].Pool] = max(out[nodes[i].Pool], nodes[i].HBMMiB)
+		n := &nodes[i]
+		most := out[n.Pool]
+		most.HBMMiB, most.StoMbps = max(most.HBMMiB, n.HBMMiB), max(most.StoMbps, n.StoMbps)
+		out[n.Pool] = most
 	}
 	return out
 }

@@ -209,3 +209,62 @@ func TestAKnownClassCountsInsteadOfTheDeclared(t *testing.T) {
 		k.sameView(t)
 	}
 }
+
+// What a node reads and writes while an attempt has it to itself tells its class how
+// far the attempt's demand swings; while others are there it tells nothing.
+func TestAClassLearnsHowFarStorageSwings(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	project, node := k.project(t, "a", 1000), k.nodes[0]
+	reads := func(times int, mbps ...int64) {
+		for i := range times {
+			k.pass(12 * time.Second)
+			if err := k.Heartbeat(t.Context(), Beat{Node: node, BootID: "b", Flow: NodeFlow{StoMBps: &mbps[i%len(mbps)]}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	job := k.submit(t, "a", 1, 4, anHour)
+	k.cycle(t)
+	k.claimAll(t)
+	reads(12, 50, 150) // a mean of 100, half of it to and fro
+	other := k.submit(t, "a", 1, 2, anHour)
+	k.cycle(t)
+	k.claimAll(t)
+	reads(12, 900, 100) // of both together
+	k.end(t, job, 288*time.Second, 0, false)
+	k.end(t, other, 144*time.Second, 0, false)
+	if n := k.learn(t); n != 2 {
+		t.Fatalf("looked at %d attempts", n)
+	}
+	var said string
+	if err := k.pool.QueryRow(t.Context(), `select string_agg(concat_ws(' ', gpus, seen, sto_seen, sto_var_ppm), '; ') from job_classes where project_id = $1`, project).Scan(&said); err != nil || said != "4 0 1 250000" {
+		t.Errorf("classes %q, %v", said, err)
+	}
+}
+
+// Once it is known how far a kind's storage demand swings, a waiting job counts with
+// that, but never so that it would not fit alone.
+func TestAKnownSwingCounts(t *testing.T) {
+	t.Parallel()
+	k := newSite(t, 1)
+	project := k.project(t, "a", 1000)
+	k.db.Exec(t, `update nodes set sto_mbps = 16000`)
+	job := k.submit(t, "a", 1, 4, anHour, func(s *Submission) { s.Flow.StoMbps = new(int64(1000)) })
+	wide := k.submit(t, "a", 1, 4, anHour, func(s *Submission) { s.Flow.StoMbps = new(int64(15_500)) })
+	k.db.Exec(t, `insert into job_classes (pool_id, project_id, gpus, gpu_milli, seen, mean_ppm, var_ppm, sto_seen, sto_var_ppm, at) values (1, $1, 4, 1000, 0, 0, 0, $2, 40000, '2026-10-01')`,
+		project, placing.EnoughSeen)
+	s, err := k.world.Snapshot(t.Context(), k.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range s.Waiting {
+		want := map[ledger.JobID]int64{job: 200 * 200, wide: 500 * 500}[j.ID]
+		if j.Shape.StoVar != want || j.Shape.HBMMiB != 0 {
+			t.Errorf("job %d: variance %d, memory %d; want %d and what it declares", j.ID, j.Shape.StoVar, j.Shape.HBMMiB, want)
+		}
+	}
+	k.sameView(t)
+	k.cycle(t)
+	k.want(t, job, "starting")
+}

@@ -177,10 +177,10 @@ func (e *eye) scanLive(rows pgx.Rows) error {
 // and change none of it.
 func (e *eye) fill(r *reading) {
 	s := r.snap
-	hbm := largestHBM(s.Nodes)
+	most := largest(s.Nodes)
 	for _, id := range e.waiting.order {
 		j := e.waiting.rows[id].value
-		s.Waiting = append(s.Waiting, e.classes.expect(j, hbm[j.Pool]))
+		s.Waiting = append(s.Waiting, e.classes.expect(j, most[j.Pool]))
 	}
 	at := make(map[ledger.AttemptID]int, len(e.live.order))
 	for _, id := range e.live.order {
@@ -191,7 +191,7 @@ func (e *eye) fill(r *reading) {
 		live := l.run.Live(l.job, nil)
 		live.Hold = append(live.Hold, r.promised[id]...)
 		if l.run.Phase == scheduler.Reserved {
-			live.Job = e.classes.expect(live.Job, hbm[live.Job.Pool])
+			live.Job = e.classes.expect(live.Job, most[live.Job.Pool])
 		}
 		if l.run.Phase == scheduler.Running {
 			live.RenewMs, live.WarnedMs, live.IdleSince = l.renew, l.warned, l.idle

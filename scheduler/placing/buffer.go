@@ -39,6 +39,27 @@ func Deviation(variance int64) int64 {
 	return d
 }
 
+// Spread is what ended jobs of one kind have shown of how far their demand swings: its
+// variance over the square of its mean.
+type Spread struct {
+	Seen int64 // jobs
+	Var  int64 // moving mean of it, millionths
+}
+
+// Learn takes one more job's variance over the square of its mean, in millionths. It
+// counts like a peak in Class.Learn.
+func (s Spread) Learn(variance int64) Spread {
+	s.Seen++
+	s.Var += (variance - s.Var) / min(s.Seen, 10)
+	return s
+}
+
+// Known says whether enough jobs have ended.
+func (s Spread) Known() bool { return s.Seen >= EnoughSeen }
+
+// Deviation is the standard deviation as part of the mean, in millionths.
+func (s Spread) Deviation() int64 { return root(s.Var * Micro) }
+
 // Running follows the memory that somebody uses, from minute to minute.
 type Running struct {
 	Seen int64

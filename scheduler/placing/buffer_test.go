@@ -30,6 +30,20 @@ func TestClassLearns(t *testing.T) {
 	}
 }
 
+// A spread is the mean of what jobs have shown, the first ten alike.
+func TestSpreadLearns(t *testing.T) {
+	var s Spread
+	for i := range EnoughSeen {
+		if s.Known() {
+			t.Errorf("known after %d", s.Seen)
+		}
+		s = s.Learn(int64(i) * 20_000)
+	}
+	if !s.Known() || s.Var != 40_000 || s.Deviation() != 200_000 {
+		t.Errorf("%+v, deviation %d", s, s.Deviation())
+	}
+}
+
 // The forecast is never below what is in use, and above it for who swings.
 func TestRunningForecast(t *testing.T) {
 	var r Running
