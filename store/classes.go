@@ -145,9 +145,9 @@ func peakOf(ctx context.Context, tx *Tx, attempt ledger.AttemptID) (int64, error
 }
 
 // sqlSpread is how far what a node read and wrote swung while the attempt had it to
-// itself: only then is it the attempt's own.
+// itself, in its last day: only then is it the attempt's own.
 const sqlSpread = `with part as (
-		select p.attempt_id, p.node_id, p.claimed_at as first, coalesce(p.ended_at, a.ended_at) as last
+		select p.attempt_id, p.node_id, greatest(p.claimed_at, coalesce(p.ended_at, a.ended_at) - interval '1 day') as first, coalesce(p.ended_at, a.ended_at) as last
 		from placements p join attempts a on a.id = p.attempt_id where p.attempt_id = $1 and p.claimed_at is not null),
 	beside as (
 		select p.node_id, p.claimed_at as first, coalesce(p.ended_at, 'infinity') as last
