@@ -346,7 +346,8 @@ func (d *seeding) fill(ctx context.Context) error {
 	return nil
 }
 
-// submit hands the example's jobs in, the first copy of each before the second.
+// submit hands the example's jobs in, the first copy of each before the second; the
+// pools know from the start what they get.
 func (d *seeding) submit(ctx context.Context) error {
 	jobs := seedJobs()
 	for copied := 1; ; copied++ {
@@ -368,7 +369,8 @@ func (d *seeding) submit(ctx context.Context) error {
 			}
 		}
 		if !more {
-			return nil
+			_, err := d.s.LearnMixes(ctx)
+			return err
 		}
 	}
 }
