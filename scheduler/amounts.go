@@ -1,6 +1,6 @@
 package scheduler
 
-import "math/bits"
+import "tranche/scheduler/placing"
 
 // What a rank takes of a node beside its devices. A node that offers none of a kind
 // (capacity 0) has no room for whoever asks for some of it.
@@ -63,31 +63,12 @@ func (offer *amounts) short(used *amounts) string {
 		return FitsRAM
 	case used[ofNet] > offer[ofNet]:
 		return FitsNet
-	case used[ofSto] > 0 && used[ofSto]+root(used[ofStoVar]) > offer[ofSto]:
+	case used[ofSto] > 0 && used[ofSto]+placing.Deviation(used[ofStoVar]) > offer[ofSto]:
 		return FitsStorage
-	case used[ofIOC] > 0 && used[ofIOC]+root(used[ofIOCVar]) > offer[ofIOC]:
+	case used[ofIOC] > 0 && used[ofIOC]+placing.Deviation(used[ofIOCVar]) > offer[ofIOC]:
 		return FitsIOC
 	}
 	return FitsOK
-}
-
-// root is the square root, rounded up; 0 of nothing.
-func root(n int64) int64 {
-	if n <= 0 {
-		return 0
-	}
-	x := int64(1) << ((bits.Len64(uint64(n)) + 1) / 2) // not below the root
-	for {
-		y := (x + n/x) / 2
-		if y >= x {
-			break
-		}
-		x = y
-	}
-	if x*x < n {
-		x++
-	}
-	return x
 }
 
 // piece is a part of one device: compute in 1/1000, memory in MiB and its variance.
@@ -103,4 +84,4 @@ func (n *Node) pieceOf(milli, hbm, variance int64) piece {
 }
 
 // memory says whether a device has the memory for who uses it.
-func (n *Node) memory(hbm, variance int64) bool { return hbm+root(variance) <= n.HBMMiB }
+func (n *Node) memory(hbm, variance int64) bool { return hbm+placing.Deviation(variance) <= n.HBMMiB }

@@ -195,8 +195,15 @@ func (r *Reason) room() string {
 	}
 	var lacks []string
 	for _, d := range []struct{ dim, word string }{
-		{FitsDevices, "GPUs"}, {FitsSharing, "a part of a GPU"}, {FitsCPU, "CPU"}, {FitsRAM, "memory"},
-		{FitsHBM, "GPU memory"}, {FitsNet, "network bandwidth"}, {FitsStorage, "storage bandwidth"}, {FitsIOC, "processors that move data"}, {FitsHealth, "health"},
+		{FitsDevices, "GPUs"},
+		{FitsSharing, "a part of a GPU"},
+		{FitsCPU, "CPU"},
+		{FitsRAM, "memory"},
+		{FitsHBM, "GPU memory"},
+		{FitsNet, "network bandwidth"},
+		{FitsStorage, "storage bandwidth"},
+		{FitsIOC, "processors that move data"},
+		{FitsHealth, "health"},
 	} {
 		if n := r.number(FactRejected + d.dim); n > 0 {
 			lacks = append(lacks, strconv.FormatInt(n, 10)+" "+plural(n, "lacks ", "lack ")+d.word)

@@ -156,9 +156,9 @@ func TestLearnCountsRanksAndKeepsTheFrequent(t *testing.T) {
 	}
 }
 
-func TestRootRoundsUp(t *testing.T) {
+func TestDeviationRoundsUp(t *testing.T) {
 	for n, want := range map[int64]int64{-4: 0, 0: 0, 1: 1, 2: 2, 4: 2, 5: 3, 9: 3, 10: 4, 1 << 40: 1 << 20, 1<<40 + 1: 1<<20 + 1, 1 << 62: 1 << 31} {
-		if got := root(n); got != want {
+		if got := placing.Deviation(n); got != want {
 			t.Errorf("√%d = %d, want %d", n, got, want)
 		}
 	}

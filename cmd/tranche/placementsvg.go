@@ -9,8 +9,12 @@ import (
 // group of bars per scenario.
 func placementPicture(a placementAnswer) string {
 	shades := []shade{
-		{"scalar_5", "scalar balance", "#ffffff", ""}, {"tetris_5", "Tetris", "#e3e8e9", ""}, {"ragp_5d", "RAGP-5D", "#c2cccf", ""},
-		{"ragp_io", "RAGP-I/O", "#93a3a8", ""}, {"fgd_7", "FGD in 7 dimensions", "#5f7278", ""}, {"ragp_x", "RAGP-X", "#0f5c63", ""},
+		{"scalar_5", "scalar balance", "#ffffff", ""},
+		{"tetris_5", "Tetris", "#e3e8e9", ""},
+		{"ragp_5d", "RAGP-5D", "#c2cccf", ""},
+		{"ragp_io", "RAGP-I/O", "#93a3a8", ""},
+		{"fgd_7", "FGD in 7 dimensions", "#5f7278", ""},
+		{"ragp_x", "RAGP-X", "#0f5c63", ""},
 	}
 	shades = slices.DeleteFunc(shades, func(s shade) bool {
 		return !slices.ContainsFunc(a.Results, func(l placementLine) bool { return l.Policy == s.name })

@@ -23,21 +23,28 @@ const (
 // checkHealth runs the health check again and again. What it said travels with the
 // heartbeats; what follows from it is the server's to say.
 func (n *node) checkHealth(ctx context.Context) error {
-	for {
+	return again(ctx, n.cfg.CheckEvery, func() {
 		check := runCheck(ctx, n.cfg.HealthHook, n.cfg.Name, checkLimit)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return // it was cut short
 		}
 		n.mu.Lock()
+		defer n.mu.Unlock()
 		if n.check.Outcome != check.Outcome {
 			n.cfg.Log.Info("health check", "node", n.cfg.Name, "outcome", check.Outcome, "reason", check.Reason)
 		}
 		n.check = &check
-		n.mu.Unlock()
+	})
+}
+
+// again does something at once and so long after each time it was done, until ctx ends.
+func again(ctx context.Context, every time.Duration, do func()) error {
+	for {
+		do()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(n.cfg.CheckEvery):
+		case <-time.After(every):
 		}
 	}
 }
@@ -48,9 +55,7 @@ func (n *node) checkHealth(ctx context.Context) error {
 func runCheck(ctx context.Context, hook, node string, limit time.Duration) api.Check {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd, said := hookCommand(ctx, hook, node), &opening{room: 4 << 10}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd, said := groupCommand(ctx, hook, node), &opening{room: 4 << 10}
 	cmd.Stdout, cmd.Stderr = said, said
 	err := cmd.Run()
 	check := api.Check{N: bootMicros(), Outcome: "degraded", Reason: firstLine(string(said.text))}
@@ -76,6 +81,15 @@ func hookCommand(ctx context.Context, hook, node string) *exec.Cmd {
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TRANCHE_") })
 	cmd.Env = append(cmd.Env, "TRANCHE_NODE="+node)
 	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+// groupCommand is a hookCommand in a process group of its own, all of which is killed
+// when ctx ends.
+func groupCommand(ctx context.Context, hook, node string) *exec.Cmd {
+	cmd := hookCommand(ctx, hook, node)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	return cmd
 }
 

@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"tranche/web/api"
@@ -19,23 +18,18 @@ const storageLimit = 8 * time.Second
 // checkStorage runs the storage hook again and again. What it printed travels with
 // the heartbeats; what follows from it is the server's to say.
 func (n *node) checkStorage(ctx context.Context) error {
-	for {
+	return again(ctx, n.cfg.StorageEvery, func() {
 		check := runStorage(ctx, n.cfg.StorageHook, n.cfg.Name, storageLimit)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return // it was cut short
 		}
 		n.mu.Lock()
+		defer n.mu.Unlock()
 		if n.storage.Failed != check.Failed {
 			n.cfg.Log.Info("storage hook", "node", n.cfg.Name, "ppm", check.PPM, "failed", check.Failed)
 		}
 		n.storage = &check
-		n.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(n.cfg.StorageEvery):
-		}
-	}
+	})
 }
 
 // runStorage runs the hook once, in a process group of its own, which is killed at
@@ -43,9 +37,7 @@ func (n *node) checkStorage(ctx context.Context) error {
 func runStorage(ctx context.Context, hook, node string, limit time.Duration) api.StorageCheck {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd, said, noise := hookCommand(ctx, hook, node), &opening{room: 4 << 10}, &opening{room: 4 << 10}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd, said, noise := groupCommand(ctx, hook, node), &opening{room: 4 << 10}, &opening{room: 4 << 10}
 	cmd.Stdout, cmd.Stderr = said, noise
 	err := cmd.Run()
 	check := api.StorageCheck{N: bootMicros()}
