@@ -61,7 +61,6 @@ type priced struct {
 	switchedAt  float64
 	refreshedAt float64
 	due, room   []int64
-	epoch       uint32
 }
 
 func newPriced(w *world, calm placing.Weights, busy *placing.Weights) *priced {
