@@ -71,3 +71,27 @@ func lines(v any) string {
 	text, _ := json.Marshal(v)
 	return strings.NewReplacer(`\u0026`, "&", `\u003c`, "<", `\u003e`, ">").Replace(string(text))
 }
+
+// What no node offers is refused at its field, with what was typed still there.
+func TestAJobFormAsksForDataThatNodesHave(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	who := f.as("researcher here")
+	typed := map[string]string{"project": "/lab/vision/segmentation", "pool": "h100", "gpus": "1", "command": "train", "sto_mbps": "1000", "hbm_gib": "9000", "io_cores": "-1"}
+	page := who.submit(who.open(view.NewJobURL), "job-form", typed)
+	_, values := page.form("job-form")
+	if page.status != 422 || values.Get("sto_mbps") != "1000" || values.Get("hbm_gib") != "9000" || page.one("refused-io_cores") == "" {
+		t.Fatalf("%d, typed %v, refused %q", page.status, values, page.one("refusals"))
+	}
+	typed["io_cores"] = ""
+	page = who.submit(page, "job-form", typed)
+	if page.status != 422 || page.one("refused-sto_mbps") == "" || page.one("refused-hbm_gib") == "" {
+		t.Fatalf("%d, refused %q", page.status, page.one("refusals"))
+	}
+	f.db.Exec(t, `update nodes set sto_mbps = 4000`)
+	typed["hbm_gib"] = ""
+	done := who.follow(who.submit(page, "job-form", typed))
+	if text := done.one("contract"); !strings.Contains(text, "1 GB/s of storage") {
+		t.Errorf("the job's page says %q", text)
+	}
+}
