@@ -36,7 +36,7 @@ func placementPicture(a placementAnswer) string {
 		value               func(placementLine) float64
 	}{
 		{"GPU time lost to stalls, % (less is better)", "%.0f", "%.1f", 20, 5, func(l placementLine) float64 { return l.StallPct }},
-		{"F_fit: capacity that usual jobs cannot have because it lies apart (less is better)", "%.2f", "%.3f", 0.25, 0.05, func(l placementLine) float64 { return l.FFit }},
+		{"F_fit: capacity that usual jobs cannot have because it lies apart (less is better)", "%.2f", "%.2f", 0.25, 0.05, func(l placementLine) float64 { return l.FFit }},
 		{"Productive GPU-hours in six hours (more is better)", "%.0f", "%.0f", 1800, 300, func(l placementLine) float64 { return l.ProductiveGPUHours }},
 	} {
 		p := plot{60, 122 + 214*float64(i), 880, 150, 0, m.high}

@@ -82,7 +82,7 @@ func (d *drawing) bars(p plot, labels []string, shades []shade, format string, v
 			fmt.Fprintf(d, `<g><title>%s, %s: %.3g</title>`, html.EscapeString(label), html.EscapeString(s.label), v)
 			d.rect(left+bar*float64(k), p.at(v), bar*0.9, p.y+p.h-p.at(v), fmt.Sprintf(`fill="%s" stroke="#1b2426" stroke-width="0.5"`, s.fill))
 			d.WriteString("</g>\n")
-			d.text(left+bar*(float64(k)+0.45), p.at(v)-3, "middle", `font-size="9"`, fmt.Sprintf(format, v))
+			d.text(left+bar*(float64(k)+0.45), p.at(v)-3, "middle", `font-size="8.5"`, fmt.Sprintf(format, v))
 		}
 		d.text(left+group*0.4, p.y+p.h+16, "middle", "", label)
 	}
