@@ -47,6 +47,7 @@ type judge struct {
 	scores map[scoreKey]*scored
 	seen   []sight // by state, in one decision
 	search int32
+	all    []fitted // room for one decision's
 	key    []byte
 	sorted []placing.Device
 }
@@ -354,6 +355,12 @@ func (a fitted) compare(b fitted, rooms []room) int {
 	return cmp.Or(cmp.Compare(b.score.Total, a.score.Total), cmp.Compare(a.score.Tie, b.score.Tie), cmp.Compare(rooms[a.room].node.ID, rooms[b.room].node.ID))
 }
 
+// beats says whether a room that was looked at later goes before another. Most do
+// not: rooms of equal rest share a score, and the first of them stays.
+func (a *fitted) beats(b *fitted, rooms []room) bool {
+	return a.score != b.score && a.score.Total >= b.score.Total && a.compare(*b, rooms) < 0
+}
+
 // place chooses nodes for every rank of what asks, or gives nil. What it returns
 // passes admits on each node. Cost: O(nodes), and O(nodes × log) for gangs.
 func (pc *poolCycle) place(rooms []room, a *ask) ([]Placed, *Judged) {
@@ -365,7 +372,7 @@ func (pc *poolCycle) place(rooms []room, a *ask) ([]Placed, *Judged) {
 
 func (j *judge) place(rooms []room, a *ask, quiet bool) ([]Placed, *Judged) {
 	need := int(max(1, a.shape.Nodes))
-	var all []fitted
+	all := j.all[:0]
 	for i := range rooms {
 		if rooms[i].lacks(a) {
 			continue
@@ -374,7 +381,7 @@ func (j *judge) place(rooms []room, a *ask, quiet bool) ([]Placed, *Judged) {
 			all = append(all, fitted{room: int32(i)})
 		}
 	}
-	if len(all) < need {
+	if j.all = all; len(all) < need {
 		return nil, nil
 	}
 	var why *Judged
@@ -382,7 +389,7 @@ func (j *judge) place(rooms []room, a *ask, quiet bool) ([]Placed, *Judged) {
 		why = &Judged{Fitting: len(all)}
 	}
 	if len(all) > need {
-		best, next := j.best(rooms, a, all, need)
+		best, next := j.best(rooms, a, all, need, quiet)
 		if !quiet {
 			why.Nodes = append(shown(rooms, best[:min(need, shownChosen)], true), shown(rooms, next, false)...)
 		}
@@ -398,7 +405,7 @@ func (j *judge) place(rooms []room, a *ask, quiet bool) ([]Placed, *Judged) {
 
 // best picks the best so many of the fitting rooms, best first, and the next of
 // other states for the explanation.
-func (j *judge) best(rooms []room, a *ask, all []fitted, need int) (top, next []fitted) {
+func (j *judge) best(rooms []room, a *ask, all []fitted, need int, quiet bool) (top, next []fitted) {
 	j.search++
 	top = make([]fitted, 0, need+1)
 	into := func(list []fitted, f fitted) []fitted {
@@ -407,16 +414,20 @@ func (j *judge) best(rooms []room, a *ask, all []fitted, need int) (top, next []
 	}
 	for i := range all {
 		f := &all[i]
-		if f.score = j.score(&rooms[f.room], a); len(top) == need && f.compare(top[need-1], rooms) >= 0 {
+		if f.score = j.score(&rooms[f.room], a); len(top) == need && !f.beats(&top[need-1], rooms) {
 			continue
 		}
 		if top = into(top, *f); len(top) > need {
 			top = top[:need]
 		}
 	}
+	if quiet {
+		return top, nil
+	}
 	shown := func(f fitted) func(fitted) bool { return func(o fitted) bool { return o.score == f.score } }
 	for _, f := range all {
-		if slices.ContainsFunc(top, shown(f)) || slices.ContainsFunc(next, shown(f)) || len(next) == shownBeside && f.compare(next[shownBeside-1], rooms) >= 0 {
+		if len(next) == shownBeside && !f.beats(&next[shownBeside-1], rooms) ||
+			slices.ContainsFunc(top, shown(f)) || slices.ContainsFunc(next, shown(f)) {
 			continue
 		}
 		if next = into(next, f); len(next) > shownBeside {
