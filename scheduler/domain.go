@@ -257,6 +257,9 @@ func roomLeft(n *Node, occ []occupant, at Instant) remains {
 
 // Offers says whether an empty node with so many devices could hold a rank.
 func (n *Node) Offers(devices int64, sh *Shape) bool {
+	if !sh.wide() && sh.HBMMiB == 0 {
+		return devices >= sh.GPUs && n.CPUMilli >= sh.CPUMilli && n.RAMMiB >= sh.RAMMiB
+	}
 	return remains{devices: devices, hbm: n.HBMMiB, offer: n.amounts()}.holds(sh)
 }
 

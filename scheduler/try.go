@@ -247,7 +247,10 @@ func (pc *poolCycle) couldHold(e *entry) bool {
 		sh, nodes := &e.job.Shape, int64(0)
 		for i := range pc.rooms {
 			rm := &pc.rooms[i]
-			if (remains{devices: int64(len(rm.slots)), hbm: rm.node.HBMMiB, offer: rm.offer}).holds(sh) {
+			if int64(len(rm.slots)) < sh.GPUs || rm.offer[ofCPU] < sh.CPUMilli || rm.offer[ofRAM] < sh.RAMMiB {
+				continue
+			}
+			if rm.node.Offers(int64(len(rm.slots)), sh) {
 				nodes++
 			}
 		}
