@@ -255,12 +255,18 @@ func roomLeft(n *Node, occ []occupant, at Instant) remains {
 	return r
 }
 
-// Offers says whether an empty node with so many devices could hold a rank.
+// Offers says whether an empty node with so many devices could hold a rank, once its
+// storage is well.
 func (n *Node) Offers(devices int64, sh *Shape) bool {
-	if !sh.wide() && sh.HBMMiB == 0 {
-		return devices >= sh.GPUs && n.CPUMilli >= sh.CPUMilli && n.RAMMiB >= sh.RAMMiB
+	if devices < sh.GPUs || n.CPUMilli < sh.CPUMilli || n.RAMMiB < sh.RAMMiB {
+		return false
 	}
-	return remains{devices: devices, hbm: n.HBMMiB, offer: n.amounts()}.holds(sh)
+	if !sh.wide() && sh.HBMMiB == 0 {
+		return true
+	}
+	offer := n.amounts()
+	offer[ofSto] = n.StoMbps
+	return remains{devices: devices, hbm: n.HBMMiB, offer: offer}.holds(sh)
 }
 
 func (r remains) holds(sh *Shape) bool {

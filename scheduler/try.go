@@ -246,11 +246,7 @@ func (pc *poolCycle) couldHold(e *entry) bool {
 		pc.memo.never[e.shape] = -1
 		sh, nodes := &e.job.Shape, int64(0)
 		for i := range pc.rooms {
-			rm := &pc.rooms[i]
-			if int64(len(rm.slots)) < sh.GPUs || rm.offer[ofCPU] < sh.CPUMilli || rm.offer[ofRAM] < sh.RAMMiB {
-				continue
-			}
-			if rm.node.Offers(int64(len(rm.slots)), sh) {
+			if rm := &pc.rooms[i]; rm.node.Offers(int64(len(rm.slots)), sh) {
 				nodes++
 			}
 		}
