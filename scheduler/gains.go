@@ -110,7 +110,8 @@ func (rm *room) takesBeside(s *slot, project ledger.GroupID, want, cut *piece) b
 	if rm.node.HBMMiB == 0 {
 		return want.hbm == 0
 	}
-	return want.milli >= 1000 || rm.node.memory(s.mem.settled-cut.hbm+s.mem.nominated+want.hbm, s.swing.settled-cut.swing+s.swing.nominated+want.swing)
+	h := s.parts()
+	return want.milli >= 1000 || rm.node.memory(h.mem.settled-cut.hbm+h.mem.nominated+want.hbm, h.swing.settled-cut.swing+h.swing.nominated+want.swing)
 }
 
 // count adds an attempt's parts in the room, or takes them back (−1).

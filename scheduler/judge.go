@@ -277,11 +277,17 @@ func (rm *room) standIn() placing.Node {
 			continue
 		}
 		d.SM = placing.WholeGPU - s.settled - s.nominated
-		d.HBM = max(0, rm.node.HBMMiB-s.mem.settled-s.mem.nominated)
+		d.HBM = rm.memoryLeft(s)
 		n.Free[placing.SM] += d.SM
 		n.Free[placing.HBM] += d.HBM
 	}
 	return n
+}
+
+// memoryLeft is what parts of a device have left of its memory.
+func (rm *room) memoryLeft(s *slot) int64 {
+	h := s.parts()
+	return max(0, rm.node.HBMMiB-h.mem.settled-h.mem.nominated)
 }
 
 func vectorOf(a *amounts, sm, hbm int64) placing.Vector {
@@ -327,7 +333,7 @@ func (j *judge) score(rm *room, a *ask) *scored {
 	node, want := &j.nodes[state-1], &j.asked[k.ask]
 	if shared {
 		s := &rm.slots[rm.pick(a)]
-		k.left = placing.Device{SM: placing.WholeGPU - s.settled - s.nominated, HBM: max(0, rm.node.HBMMiB-s.mem.settled-s.mem.nominated)}
+		k.left = placing.Device{SM: placing.WholeGPU - s.settled - s.nominated, HBM: rm.memoryLeft(s)}
 	}
 	got, ok := j.scores[k]
 	switch {

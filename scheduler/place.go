@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tranche/ledger"
+	"tranche/scheduler/placing"
 )
 
 // Tenant is an attempt's part on one node.
@@ -81,13 +82,33 @@ func (s *split) add(p Phase, n int64) {
 // slot is one device: milli-GPUs held by who stays, who leaves, who is to come.
 type slot struct {
 	split
-	mem, swing split          // GPU memory and its variance; kept where the node knows its devices' memory
-	project    ledger.GroupID // of those who stay or are to come
-	leaver     ledger.GroupID // of those who leave
-	dead       bool
-	shut       bool    // a slice begins at once: not even unfunded work comes
-	limit      Instant // nothing is protected beyond it: a slice begins soon after, or has begun; 0 = none
-	begins     Instant // that slice
+	held    *held          // what parts of it hold of its memory; nil where none is, or the node does not know it
+	project ledger.GroupID // of those who stay or are to come
+	leaver  ledger.GroupID // of those who leave
+	dead    bool
+	shut    bool    // a slice begins at once: not even unfunded work comes
+	limit   Instant // nothing is protected beyond it: a slice begins soon after, or has begun; 0 = none
+	begins  Instant // that slice
+}
+
+// held is the GPU memory of those who have a part of a device, and its variance. Whole
+// devices are never shared, so theirs need not be counted. It is not changed but
+// replaced: rooms of several cycles have it.
+type held struct{ mem, swing split }
+
+func (s *slot) parts() held {
+	if s.held == nil {
+		return held{}
+	}
+	return *s.held
+}
+
+// hold counts a part that comes (sign 1) or goes (−1).
+func (s *slot) hold(p Phase, part *piece, sign int64) {
+	h := s.parts()
+	h.mem.add(p, sign*part.hbm)
+	h.swing.add(p, sign*part.swing)
+	s.held = &h
 }
 
 // open says whether the bookings of a device allow what asks.
@@ -154,8 +175,9 @@ func (rm *room) put(p *Placed, project ledger.GroupID, phase Phase, sign int64) 
 		}
 		rm.tally(s.kind(), -1)
 		s.add(phase, sign*part.milli)
-		s.mem.add(phase, sign*part.hbm)
-		s.swing.add(phase, sign*part.swing)
+		if part.milli < placing.WholeGPU && rm.node.HBMMiB > 0 {
+			s.hold(phase, &part, sign)
+		}
 		if sign > 0 && phase == Ending {
 			s.leaver = project
 		} else if sign > 0 {
@@ -208,9 +230,10 @@ func (rm *room) remembers(s *slot, want *piece, nominated bool) bool {
 	if rm.node.HBMMiB == 0 {
 		return want.hbm == 0
 	}
-	hbm, swing := s.mem.settled+s.mem.nominated+want.hbm, s.swing.settled+s.swing.nominated+want.swing
+	h := s.parts()
+	hbm, swing := h.mem.settled+h.mem.nominated+want.hbm, h.swing.settled+h.swing.nominated+want.swing
 	if !nominated {
-		hbm, swing = hbm+s.mem.ending, swing+s.swing.ending
+		hbm, swing = hbm+h.mem.ending, swing+h.swing.ending
 	}
 	return rm.node.memory(hbm, swing)
 }
@@ -257,8 +280,7 @@ func (rm *room) vacated(project ledger.GroupID, p *Placed) bool {
 		if s == nil || s.dead || s.settled+s.ending+s.nominated > 1000 || s.ending > 0 && s.leaver != project {
 			return false
 		}
-		mem, swing := s.mem.settled+s.mem.ending+s.mem.nominated, s.swing.settled+s.swing.ending+s.swing.nominated
-		if p.GPUMilli < 1000 && !rm.node.memory(mem, swing) {
+		if h := s.held; h != nil && !rm.node.memory(h.mem.settled+h.mem.ending+h.mem.nominated, h.swing.settled+h.swing.ending+h.swing.nominated) {
 			return false
 		}
 	}
